@@ -1,0 +1,24 @@
+# Compiler and linker flags of every target, as one interface library.
+add_library(kvasir_options INTERFACE)
+target_include_directories(kvasir_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
+target_compile_options(kvasir_options INTERFACE
+  -Wall -Wextra -Wconversion -Werror
+  # A fused multiply-add where the source has none would make the same sum differ between two code
+  # paths; results here must be equal bit for bit, so only explicit FMA is allowed.
+  -ffp-contract=off
+  -fstack-protector-strong)
+target_compile_definitions(kvasir_options INTERFACE KVASIR_VERSION="${PROJECT_VERSION}")
+if(KVASIR_SANITIZE)
+  target_compile_options(kvasir_options INTERFACE -fsanitize=${KVASIR_SANITIZE}
+    -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(kvasir_options INTERFACE -fsanitize=${KVASIR_SANITIZE})
+elseif(CMAKE_BUILD_TYPE MATCHES "Rel")
+  target_compile_options(kvasir_options INTERFACE -D_FORTIFY_SOURCE=2)
+endif()
+target_link_options(kvasir_options INTERFACE -Wl,-z,relro,-z,now)
+
+# The product binary carries its C++ runtime, so that it runs where only Debian's base is installed.
+add_library(kvasir_static_runtime INTERFACE)
+if(NOT KVASIR_SANITIZE)
+  target_link_options(kvasir_static_runtime INTERFACE -static-libstdc++ -static-libgcc -pie)
+endif()
