@@ -5,26 +5,32 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "files/model_files.h"
 #include "kernels/backend.h"
+#include "model/bound_weights.h"
+#include "model/rope.h"
 #include "model/spec.h"
+#include "model/workspace.h"
 
 namespace kvasir::model {
 
 struct LoadOptions {
+  /// Longest sequence that will be served; 0 = spec().max_positions. Two rope scalings choose their
+  /// frequencies by it (docs/models.md): longrope and dynamic.
+  int64_t max_model_len = 0;
   /// Called now and then with bytes done and bytes in all, for a progress line.
   std::function<void(int64_t bytes_done, int64_t bytes_total)> progress;
 };
 
 /// The rows of one sequence in a step.
 struct ForwardSequence {
-  std::span<const int32_t> tokens;                     ///< ids at positions start, start + 1, ...
+  std::span<const int32_t> tokens;  ///< ids at positions start, start + 1, ...
   int64_t start = 0;
-  std::span<const std::span<const int32_t>> block_tables;  ///< one a cache group (spec().cache_groups)
+  std::span<const std::span<const int32_t>>
+      block_tables;  ///< one a cache group (spec().cache_groups)
 };
 
 class Model {
@@ -44,3 +50,30 @@ class Model {
 
   /// logits[i, V] of hidden rows `rows[i]` of the last Forward.
   void Logits(std::span<const int64_t> rows, float* logits);
+
+ private:
+  Model(ModelSpec spec, BoundWeights weights, kernels::Backend& backend);
+
+  void Embed(std::span<const ForwardSequence> batch);
+  void RunLayer(size_t layer_index, const kernels::KvView& kv);
+  /// out[T, M] = attention of the rows x[T, M], KV stored first.
+  void RunAttention(size_t layer_index, const kernels::KvView& kv, const float* x, float* out);
+  void RunFfn(size_t layer_index, const float* x, float* out);
+  void RunNorm(const NormSpec& spec, const BoundNorm& norm, const float* x, float* y);
+  void AddResidual(const float* y);
+
+  ModelSpec spec_;
+  BoundWeights weights_;
+  kernels::Backend& backend_;
+  int64_t weights_bytes_ = 0;
+  std::vector<size_t> group_of_layer_;
+  std::vector<RopeTable> rope_tables_;
+
+  // The step at hand, refilled by each Forward.
+  int64_t tokens_count_ = 0;
+  std::vector<int64_t> positions_;                                  ///< [T]
+  std::vector<std::vector<kernels::AttentionSequence>> sequences_;  ///< [groups][S]
+  Workspace workspace_;
+};
+
+}  // namespace kvasir::model
