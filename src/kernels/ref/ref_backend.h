@@ -1,4 +1,5 @@
-// The slow, plain reference: sums in double, no blocking, no tricks. The oracle of every fast kernel.
+// The slow, plain reference: sums in double, no blocking, no tricks. The oracle of every fast
+// kernel.
 #pragma once
 
 #include <memory>
