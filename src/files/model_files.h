@@ -24,8 +24,8 @@ struct ModelFiles {
   nlohmann::json generation_config;  ///< generation_config.json
   nlohmann::json tokenizer_config;   ///< tokenizer_config.json
   std::string tokenizer_json;        ///< tokenizer.json, unparsed (large)
-  /// chat_template.jinja, else tokenizer_config's chat_template where it is one string (the "default" of a list), else
-  /// GGUF's tokenizer.chat_template.
+  /// chat_template.jinja, else tokenizer_config's chat_template where it is one string (the
+  /// "default" of a list), else GGUF's tokenizer.chat_template.
   std::optional<std::string> chat_template;
   /// The template named "tool_use", where there are several.
   std::optional<std::string> tool_use_template;
@@ -35,14 +35,15 @@ struct ModelFiles {
 
   std::unique_ptr<Weights> safetensors;
 
-  /// Null where the folder holds no weights (a tokenizer alone).
+  /// Null where a folder was opened without them (OpenOptions::need_weights false).
   [[nodiscard]] const Weights* weights() const {
     return kind == Kind::kGguf ? gguf->weights.get() : safetensors.get();
   }
 };
 
 struct OpenOptions {
-  bool need_weights = true;  ///< false: a folder with only a tokenizer or a config will do
+  /// False: a folder with only a tokenizer or a config will do, and safetensors are not opened.
+  bool need_weights = true;
 };
 
 /// Opens a folder or a .gguf. One-line errors that name the file, what was expected and what came.

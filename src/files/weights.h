@@ -1,4 +1,5 @@
-// Named tensors of one model, wherever they lie: one safetensors file, shards, one GGUF, split GGUFs.
+// Named tensors of one model, wherever they lie: one safetensors file, shards, one GGUF, split
+// GGUFs.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,8 @@
 
 namespace kvasir::files {
 
-/// Views into memory-mapped files; they stay valid as long as the Weights lives. Read-only, any thread.
+/// Views into memory-mapped files; they stay valid as long as the Weights lives. Read-only, any
+/// thread.
 class Weights {
  public:
   virtual ~Weights() = default;
@@ -19,7 +21,7 @@ class Weights {
   [[nodiscard]] virtual const std::vector<std::string>& names() const = 0;
   /// Null where there is no such tensor.
   [[nodiscard]] virtual const TensorView* Find(std::string_view name) const = 0;
-  /// Which file holds the tensor, for messages.
+  /// Which file holds the tensor, for messages; the whole (folder or first file) where none does.
   [[nodiscard]] virtual std::string FileOf(std::string_view name) const = 0;
   /// Tells the OS that these bytes were copied elsewhere and need not stay resident.
   virtual void Release(const TensorView& view) const = 0;
