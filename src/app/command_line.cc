@@ -1,7 +1,77 @@
 #include "app/command_line.h"
 
-namespace kvasir::app {
+#include <unistd.h>
 
-int Main(int, char**) { return 0; }
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "app/commands.h"
+#include "app/exit_codes.h"
+#include "app/units.h"
+
+namespace kvasir::app {
+namespace {
+
+// The subcommand whose parse failed, so that its own help and flags are named.
+const CLI::App* Innermost(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? &app : chosen.front();
+}
+
+std::vector<std::string> LongFlags(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  return flags;
+}
+
+int ReportUsageError(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = Innermost(app);
+  std::fprintf(stderr, "kvasir: %s\n", error.what());
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    for (const std::string& word : command->remaining(true)) {
+      const std::string flag = word.substr(0, word.find('='));
+      if (flag.rfind("--", 0) != 0) continue;
+      const std::string nearest = Nearest(flag, LongFlags(*command));
+      if (!nearest.empty()) {
+        std::fprintf(stderr, "kvasir: did you mean %s instead of %s?\n", nearest.c_str(),
+                     flag.c_str());
+      }
+    }
+  }
+  const std::string name = command == &app ? "" : " " + command->get_name();
+  std::fprintf(stderr, "kvasir: 'kvasir%s --help' lists the flags\n", name.c_str());
+  return kExitUsage;
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  CLI::App app("Kvasir: an inference server for large language models", "kvasir");
+  app.set_version_flag("--version", "kvasir " KVASIR_VERSION);
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(44);
+  int exit_code = kExitOk;
+  AddServe(app, exit_code);
+  AddChat(app, exit_code);
+  AddComplete(app, exit_code);
+  AddTokenize(app, exit_code);
+  AddRender(app, exit_code);
+  AddInspect(app, exit_code);
+  AddCompletion(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForVersion& version) {
+    return app.exit(version);
+  } catch (const CLI::ParseError& error) {
+    return ReportUsageError(app, error);
+  }
+  return exit_code;
+}
 
 }  // namespace kvasir::app

@@ -1,0 +1,32 @@
+#include "app/read_file.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+namespace kvasir::app {
+
+Result<std::string> ReadWholeFile(const std::string& path) {
+  if (path == "-") {
+    return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes;
+  if (file) bytes.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  if (!file) {
+    return MakeError(ErrorCode::kIo, "{}: cannot be read: {}", path,
+                     errno != 0 ? std::strerror(errno) : "not a file");
+  }
+  return bytes;
+}
+
+int Fail(const Error& error, int exit_code) {
+  std::fprintf(stderr, "kvasir: %s\n", error.message.c_str());
+  return exit_code;
+}
+
+}  // namespace kvasir::app

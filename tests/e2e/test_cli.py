@@ -1,0 +1,82 @@
+"""The command line: what each subcommand prints, and with which exit code."""
+
+import json
+
+import pytest
+from conftest import TINY, run_cli
+
+COMMANDS = ["serve", "chat", "complete", "tokenize", "render", "inspect", "completion"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(command):
+    shown = run_cli(command, "--help")
+    assert shown.returncode == 0
+    assert f"kvasir {command}" in shown.stdout or "Usage" in shown.stdout
+
+
+def test_wrong_flag_suggests_the_nearest():
+    shown = run_cli("serve", TINY / "llama", "--max-num-seq", "3")
+    assert shown.returncode == 2
+    assert "--max-num-seqs" in shown.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["serve"], ["tokenize", "x"]])
+def test_usage_errors(arguments):
+    shown = run_cli(*arguments)
+    assert shown.returncode == 2 or (arguments[:1] == ["tokenize"] and shown.returncode == 2)
+    assert shown.stderr
+
+
+def test_missing_model_is_one_line():
+    shown = run_cli("inspect", "/no/such/model")
+    assert shown.returncode == 3
+    assert shown.stderr.count("\n") == 1
+    assert "/no/such/model" in shown.stderr
+
+
+def test_render_equals_the_golden():
+    expected = json.loads((TINY / "llama/expected.json").read_text())["chat"]
+    request = json.dumps({"messages": expected["messages"]})
+    shown = run_cli("render", TINY / "llama", stdin=request)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout == expected["rendered"]
+
+
+def test_render_error_goes_to_stderr(tmp_path):
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ raise_exception('roles must alternate') }}")
+    shown = run_cli("render", "--chat-template", template, stdin='{"messages": []}')
+    assert shown.returncode == 1
+    assert shown.stdout == ""
+    assert "roles must alternate" in shown.stderr
+
+
+def test_render_clock_and_tokens(tmp_path):
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ bos_token }}{{ strftime_now('%Y-%m-%d') }}{{ eos_token }}")
+    shown = run_cli("render", "--chat-template", template, "--bos-token", "<b>", "--eos-token", "<e>",
+                    "--now", "2026-11-29T12:34:56", stdin='{"messages": [{"role": "user", "content": "x"}]}')
+    assert shown.stdout == "<b>2026-11-29<e>"
+
+
+def test_inspect_json():
+    shown = run_cli("inspect", TINY / "llama", "--json")
+    facts = json.loads(shown.stdout)
+    assert facts["architecture"] == "LlamaForCausalLM"
+    assert facts["parameters_count"] > 0
+    assert facts["kv_bytes_per_token"] == 2 * 2 * 2 * 16 * 2
+
+
+def test_complete_is_deterministic():
+    first = run_cli("complete", TINY / "llama", "hello", "--max-tokens", 8, "--temperature", 0)
+    second = run_cli("complete", TINY / "llama", "hello", "--max-tokens", 8, "--temperature", 0,
+                     "--threads", 1)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout
+
+
+def test_completion_script_names_the_flags():
+    shown = run_cli("completion")
+    assert "--max-num-seqs" in shown.stdout
+    assert "tokenize" in shown.stdout
