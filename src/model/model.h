@@ -59,6 +59,9 @@ class Model {
   /// out[T, M] = attention of the rows x[T, M], KV stored first.
   void RunAttention(size_t layer_index, const kernels::KvView& kv, const float* x, float* out);
   void RunFfn(size_t layer_index, const float* x, float* out);
+  /// y[rows_count, linear.cols] of x[rows_count, K].
+  void RunLinear(const BoundLinear& linear, const float* x, int64_t ldx, int64_t rows_count,
+                 float* y);
   void RunNorm(const NormSpec& spec, const BoundNorm& norm, const float* x, float* y);
   void AddResidual(const float* y);
 
@@ -73,6 +76,7 @@ class Model {
   int64_t tokens_count_ = 0;
   std::vector<int64_t> positions_;                                  ///< [T]
   std::vector<std::vector<kernels::AttentionSequence>> sequences_;  ///< [groups][S]
+  std::vector<kernels::MatmulOutput> matmul_outputs_;
   Workspace workspace_;
 };
 

@@ -1,0 +1,79 @@
+// From the name of an architecture to its family, and the checks that every spec must pass.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "model/blueprint.h"
+#include "model/families/families.h"
+
+namespace kvasir::model {
+namespace {
+
+constexpr std::array kFamilies = {
+    &kLlama,   &kMistral, &kQwen2,      &kQwen3, &kGemma2,  &kGemma3,  &kPhi3,    &kOlmo2,
+    &kGranite, &kSmolLm3, &kStarcoder2, &kGpt2,  &kGptNeox, &kCohere2, &kErnie45, &kGlm4,
+};
+
+const std::vector<std::string_view>& NamesOf(const Family& family, bool gguf) {
+  return gguf ? family.gguf_architectures : family.hf_architectures;
+}
+
+Error UnknownArchitecture(const ConfigReader& reader) {
+  std::string known;
+  for (const Family* family : kFamilies) {
+    const auto& names = NamesOf(*family, reader.is_gguf());
+    if (names.empty()) continue;
+    if (!known.empty()) known += ", ";
+    known += names.front();
+  }
+  return MakeError(ErrorCode::kUnsupported, "{}: architecture '{}' is not supported; supported: {}",
+                   reader.source(), reader.architecture().substr(0, 60), known);
+}
+
+Status CheckSpec(const ConfigReader& reader, const ModelSpec& spec) {
+  // What a single row of activations may take keeps absurd configs from absurd allocations.
+  constexpr int64_t kRowMax = int64_t{1} << 24;
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const GroupedQueryAttention& attention = spec.layers[i].gqa();
+    const int64_t qkv = attention.QueryCols() + 2 * attention.KvCols();
+    if (qkv > kRowMax || spec.layers[i].dense_ffn().hidden_size > kRowMax ||
+        spec.hidden_size > kRowMax) {
+      return MakeError(ErrorCode::kDataLoss, "{}: layer {} is wider than {} values",
+                       reader.source(), i, kRowMax);
+    }
+    if (!std::isfinite(attention.scale) || attention.scale <= 0.0f) {
+      return MakeError(ErrorCode::kDataLoss, "{}: attention scale is {}, expected above 0",
+                       reader.source(), attention.scale);
+    }
+  }
+  if (!std::isfinite(spec.logit_scale) || !std::isfinite(spec.embedding_scale) ||
+      !std::isfinite(spec.residual_multiplier)) {
+    return MakeError(ErrorCode::kDataLoss, "{}: a scale or multiplier is not finite",
+                     reader.source());
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<Blueprint> MakeBlueprint(ConfigReader& reader) {
+  KVASIR_RETURN_IF_ERROR(reader.status());
+  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Family* item) {
+    const auto& names = NamesOf(*item, reader.is_gguf());
+    return std::find(names.begin(), names.end(), reader.architecture()) != names.end();
+  });
+  if (family == kFamilies.end()) return UnknownArchitecture(reader);
+  if (reader.HfValue("quantization_config") != nullptr) {
+    return MakeError(ErrorCode::kUnsupported,
+                     "{}: quantization_config: quantized safetensors are not supported; use an "
+                     "unquantized checkpoint or a GGUF",
+                     reader.source());
+  }
+  Blueprint blueprint = (*family)->build(reader);
+  KVASIR_RETURN_IF_ERROR(reader.status());
+  KVASIR_RETURN_IF_ERROR(CheckSpec(reader, blueprint.spec));
+  AssignCacheGroups(blueprint.spec);
+  return blueprint;
+}
+
+}  // namespace kvasir::model
