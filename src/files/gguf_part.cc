@@ -25,6 +25,7 @@ constexpr int64_t kMaxAlignment = 1 << 20;
 // against the bytes that are left before anything is reserved.
 constexpr uint64_t kMinKeyValueBytes = 8 + 4 + 1;
 constexpr uint64_t kMinTensorBytes = 8 + 4 + 8 + 4 + 8;
+constexpr uint64_t kAnyLength = std::numeric_limits<uint64_t>::max();
 // Elements of all arrays together: sixty times the largest vocabulary with its scores, types and
 // merges. A widened element takes up to 16 bytes, so metadata never takes more than 1 GiB.
 constexpr uint64_t kMaxArrayElements = uint64_t{1} << 26;
@@ -254,7 +255,7 @@ class Reader {
     if (ElementBytes(type) == 0) return UnknownType(type);
     if (type == kBool) return TakeBool(value.emplace<bool>());
     if (type == kString) {
-      return TakeString(value.emplace<std::string_view>(), text_.size(), "string");
+      return TakeString(value.emplace<std::string_view>(), kAnyLength, "string");
     }
     if (type == kFloat32 || type == kFloat64) return TakeFloatOf(type, value.emplace<double>());
     return TakeIntegerOf(type, value.emplace<int64_t>());
@@ -299,7 +300,7 @@ class Reader {
     }
     if (type == kString) {
       return ReadElements<std::string_view>(count, value, [&](std::string_view& element) {
-        return TakeString(element, text_.size(), "string");
+        return TakeString(element, kAnyLength, "string");
       });
     }
     if (type == kFloat32 || type == kFloat64) {
