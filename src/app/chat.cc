@@ -1,0 +1,125 @@
+// kvasir chat MODEL: a conversation in the terminal, in this process.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "app/commands.h"
+#include "app/exit_codes.h"
+#include "app/generate.h"
+#include "app/loaded_engine.h"
+#include "app/read_file.h"
+#include "base/log.h"
+
+namespace kvasir::app {
+namespace {
+
+std::atomic<bool> g_stop_answer{false};
+
+struct ChatFlags {
+  EngineFlags engine;
+  SamplingFlags sampling;
+  std::string system;
+  bool verbose = false;
+};
+
+void InstallInterrupt() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { g_stop_answer.store(true); };
+  // No SA_RESTART: Ctrl-C at the prompt must end the read.
+  sigaction(SIGINT, &action, nullptr);
+}
+
+// One line from the terminal; nothing at its end (Ctrl-D) or on Ctrl-C.
+std::optional<std::string> ReadLine() {
+  if (isatty(STDIN_FILENO) != 0) {
+    std::printf("> ");
+    std::fflush(stdout);
+  }
+  std::string line;
+  char c = 0;
+  for (;;) {
+    const ssize_t count = read(STDIN_FILENO, &c, 1);
+    if (count < 0 || (count == 0 && line.empty())) return std::nullopt;
+    if (count == 0 || c == '\n') return line;
+    line += c;
+  }
+}
+
+int RunChat(ChatFlags& flags) {
+  SetLogLevel(flags.verbose ? LogLevel::kInfo : LogLevel::kWarning);
+  flags.engine.max_num_seqs = 1;
+  std::fprintf(stderr, "loading %s ...\n", flags.engine.model.c_str());
+  auto loaded = LoadEngine(flags.engine);
+  if (!loaded.ok()) return Fail(loaded.error(), kExitModel);
+  if (loaded->chat_template == nullptr) {
+    return Fail(MakeError(ErrorCode::kUnsupported,
+                          "{}: the model has no chat template; give one with --chat-template FILE, "
+                          "or use 'kvasir complete'",
+                          flags.engine.model),
+                kExitModel);
+  }
+  std::fprintf(stderr,
+               "Ctrl-C stops an answer, /clear forgets the conversation, Ctrl-D or /exit ends it.\n");
+  InstallInterrupt();
+  text::ChatRequest request;
+  const auto begin = [&] {
+    request.messages = nlohmann::ordered_json::array();
+    if (!flags.system.empty()) {
+      request.messages.push_back({{"role", "system"}, {"content", flags.system}});
+    }
+  };
+  begin();
+  while (const std::optional<std::string> line = ReadLine()) {
+    if (*line == "/exit" || *line == "/quit") break;
+    if (*line == "/clear") begin();
+    if (line->empty() || *line == "/clear") continue;
+    request.messages.push_back({{"role", "user"}, {"content", *line}});
+    const auto prompt = loaded->chat_template->Render(request, text::MessageMode::kPrepared,
+                                                      text::jinja::LocalTimeNow());
+    if (!prompt.ok()) {
+      Fail(prompt.error(), kExitFailed);
+      request.messages.erase(request.messages.size() - 1);
+      continue;
+    }
+    g_stop_answer.store(false);
+    const auto outcome =
+        Generate(*loaded, loaded->tokenizer->Encode(*prompt, {.add_special_tokens = false}),
+                 flags.sampling, g_stop_answer, [](std::string_view piece) {
+                   std::fwrite(piece.data(), 1, piece.size(), stdout);
+                   std::fflush(stdout);
+                 });
+    g_stop_answer.store(false);
+    if (!outcome.ok()) {
+      Fail(outcome.error(), kExitFailed);
+      request.messages.erase(request.messages.size() - 1);
+      continue;
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+    std::fprintf(stderr, "[%s%s]\n", outcome->interrupted ? "stopped; " : "",
+                 DescribeSpeed(*outcome).c_str());
+    request.messages.push_back({{"role", "assistant"}, {"content", outcome->text}});
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddChat(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<ChatFlags>();
+  CLI::App* command = app.add_subcommand("chat", "Talk with a model in the terminal");
+  AddModelFlags(*command, flags->engine);
+  command->add_option("--system", flags->system, "System message");
+  AddSamplingFlags(*command, flags->sampling);
+  AddEngineFlags(*command, flags->engine);
+  command->add_flag("--verbose", flags->verbose, "Say how the model is loaded");
+  command->callback([flags, &exit_code] { exit_code = RunChat(*flags); });
+}
+
+}  // namespace kvasir::app

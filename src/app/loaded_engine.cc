@@ -1,0 +1,213 @@
+#include "app/loaded_engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "app/model_path.h"
+#include "app/read_file.h"
+#include "app/units.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/log.h"
+#include "cache/capacity.h"
+#include "runner/model_runner.h"
+
+namespace kvasir::app {
+namespace {
+
+// Prints how far the weights are: a moving line on a terminal, a line each quarter elsewhere.
+class LoadProgress {
+ public:
+  void operator()(int64_t bytes_done, int64_t bytes_total) {
+    if (bytes_total <= 0 || !LogEnabled(LogLevel::kInfo)) return;
+    const int percent = static_cast<int>(100 * bytes_done / bytes_total);
+    if (terminal_) {
+      if (percent == shown_) return;
+      std::fprintf(stderr, "\rpacking weights: %3d %% of %s%s", percent,
+                   FormatBytes(bytes_total).c_str(), percent == 100 ? "\n" : "");
+      shown_ = percent;
+    } else if (percent / 25 > shown_ / 25 && clock_.Now() - began_ > kNsPerSecond) {
+      LogInfo("packing weights: {} % of {}", percent, FormatBytes(bytes_total));
+      shown_ = percent;
+    }
+  }
+
+ private:
+  SteadyClock clock_;
+  TimeNs began_ = clock_.Now();
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+  int shown_ = 0;
+};
+
+// Weight values that a token is multiplied with, embeddings but for the head left out.
+int64_t ValuesPerToken(const model::ModelSpec& spec) {
+  int64_t values = spec.vocab_size * spec.hidden_size;
+  for (const model::LayerSpec& layer : spec.layers) {
+    const model::GroupedQueryAttention& attention = layer.gqa();
+    values += spec.hidden_size * 2 * (attention.QueryCols() + attention.KvCols());
+    const model::DenseFfn& ffn = layer.dense_ffn();
+    values += (ffn.gated ? 3 : 2) * spec.hidden_size * ffn.hidden_size;
+  }
+  return values;
+}
+
+// A step should cost about 0.15 s: that is the longest that a running stream waits for somebody
+// else's prompt. Operations a second and core are what the kernels reach on small models.
+int64_t DefaultBatchedTokens(const model::ModelSpec& spec, std::string_view backend, int threads) {
+  constexpr double kStepSeconds = 0.15;
+  const double operations_per_second =
+      backend == "avx512" ? 150e9 : backend == "avx2" ? 60e9 : 1.5e9;
+  const double tokens = kStepSeconds * operations_per_second * threads /
+                        (2.0 * static_cast<double>(ValuesPerToken(spec)));
+  const auto rounded = static_cast<int64_t>(tokens / 32.0) * 32;
+  return std::clamp<int64_t>(rounded, 32, 2048);
+}
+
+struct Sizes {
+  runner::KvPlan kv_plan;
+  engine::EngineConfig config;
+};
+
+Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedEngine& loaded, DType kv_dtype) {
+  const model::ModelSpec& spec = loaded.model->spec();
+  if (flags.max_model_len > spec.max_positions) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--max-model-len: the model can stand at {} positions, got {}",
+                     spec.max_positions, flags.max_model_len);
+  }
+  int64_t length = flags.max_model_len > 0 ? flags.max_model_len : spec.max_positions;
+  int64_t budget = flags.max_num_batched_tokens;
+  if (budget == 0) {
+    budget = DefaultBatchedTokens(spec, loaded.backend->name(), loaded.pool->size());
+    if (!flags.enable_chunked_prefill) budget = std::max(budget, length);
+  }
+
+  runner::KvSizing sizing;
+  sizing.cache = runner::MakeCacheSpec(spec, kv_dtype, flags.block_size);
+  sizing.max_num_seqs = flags.max_num_seqs;
+  sizing.available_bytes = AvailableMemoryBytes();
+  if (flags.num_kv_blocks > 0) sizing.blocks_count = flags.num_kv_blocks;
+  if (!flags.kv_cache_memory.empty()) {
+    KVASIR_ASSIGN_OR_RETURN(sizing.memory_bytes, ParseBytes(flags.kv_cache_memory));
+  }
+  const auto blocks_for = [&](int64_t tokens) {
+    return cache::PeakBlocks(sizing.cache, tokens, flags.enable_chunked_prefill ? 1 : tokens);
+  };
+  sizing.blocks_per_request = blocks_for(length);
+  Sizes sizes;
+  KVASIR_ASSIGN_OR_RETURN(sizes.kv_plan, runner::PlanKv(sizing));
+
+  const int64_t blocks = sizes.kv_plan.cache.blocks_count;
+  if (blocks < blocks_for(length)) {
+    if (flags.max_model_len > 0) {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "the KV cache has {} blocks, but a request of --max-model-len {} tokens takes "
+                       "{}: give more --kv-cache-memory-bytes or a smaller --max-model-len",
+                       blocks, length, blocks_for(length));
+    }
+    while (length > flags.block_size && blocks_for(length) > blocks) length -= flags.block_size;
+    LogWarning("the KV cache holds {} blocks: requests may be {} tokens long, the model could {}",
+               blocks, length, spec.max_positions);
+  }
+
+  engine::EngineConfig& config = sizes.config;
+  config.cache = sizes.kv_plan.cache;
+  config.vocab_size = spec.vocab_size;
+  config.max_model_len = length;
+  config.max_num_seqs = flags.max_num_seqs;
+  config.max_num_batched_tokens = budget;
+  config.max_num_queued_reqs = flags.max_num_queued_reqs;
+  config.max_num_queued_tokens = flags.max_num_queued_tokens;
+  config.max_queue_wait_ns =
+      static_cast<TimeNs>(flags.max_queue_wait_s * static_cast<double>(kNsPerSecond));
+  config.kv_allocation = flags.kv_allocation == "reserved" ? engine::KvAllocation::kReserved
+                                                           : engine::KvAllocation::kPaged;
+  config.batching = flags.batching == "static" ? engine::Batching::kStatic
+                                               : engine::Batching::kContinuous;
+  config.enable_prefix_caching = flags.enable_prefix_caching;
+  config.enable_chunked_prefill = flags.enable_chunked_prefill;
+  KVASIR_RETURN_IF_ERROR(engine::ValidateEngineConfig(config));
+  return sizes;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<text::ChatTemplate>> MakeChatTemplate(const files::ModelFiles& files,
+                                                             const text::Tokenizer& tokenizer,
+                                                             const std::string& override_path,
+                                                             const std::string& content_format) {
+  text::ChatTemplateConfig config;
+  if (!override_path.empty()) {
+    KVASIR_ASSIGN_OR_RETURN(config.source, ReadWholeFile(override_path));
+  } else if (files.chat_template) {
+    config.source = *files.chat_template;
+    config.tool_use_source = files.tool_use_template;
+  } else {
+    return std::unique_ptr<text::ChatTemplate>();
+  }
+  for (const auto& [name, token] : tokenizer.special_tokens()) {
+    if (name == "bos_token") {
+      config.bos_token = token;
+    } else if (name == "eos_token") {
+      config.eos_token = token;
+    } else {
+      config.other_tokens.emplace(name, token);
+    }
+  }
+  KVASIR_ASSIGN_OR_RETURN(config.content_format, text::ParseContentFormat(content_format));
+  auto made = text::ChatTemplate::Create(std::move(config));
+  if (!made.ok()) {
+    Error error = std::move(made).error();
+    error.message = fmt::format("{}: chat template: {}",
+                                override_path.empty() ? files.path.string() : override_path,
+                                error.message);
+    return error;
+  }
+  return made;
+}
+
+Result<LoadedEngine> LoadEngine(const EngineFlags& flags) {
+  const SteadyClock clock;
+  const TimeNs began = clock.Now();
+  LoadedEngine loaded;
+  KVASIR_ASSIGN_OR_RETURN(const std::filesystem::path path, ResolveModel(flags.model));
+  KVASIR_ASSIGN_OR_RETURN(files::ModelFiles opened, files::OpenModel(path));
+  loaded.files = std::make_unique<files::ModelFiles>(std::move(opened));
+  loaded.pool = std::make_unique<ThreadPool>(flags.threads > 0 ? flags.threads
+                                                               : UsablePhysicalCores());
+  KVASIR_ASSIGN_OR_RETURN(loaded.backend, kernels::MakeBackend(flags.kernels, *loaded.pool));
+  LogInfo("loading {} with {} kernels on {} threads", path.string(), loaded.backend->name(),
+          loaded.pool->size());
+  KVASIR_ASSIGN_OR_RETURN(
+      loaded.model,
+      model::Model::Load(*loaded.files, *loaded.backend,
+                         {.max_model_len = flags.max_model_len, .progress = LoadProgress()}));
+  KVASIR_ASSIGN_OR_RETURN(loaded.tokenizer, text::Tokenizer::FromModelFiles(*loaded.files));
+  KVASIR_ASSIGN_OR_RETURN(loaded.chat_template,
+                          MakeChatTemplate(*loaded.files, *loaded.tokenizer, flags.chat_template,
+                                           flags.content_format));
+  KVASIR_ASSIGN_OR_RETURN(const DType kv_dtype, runner::ChooseKvDType(flags.kv_cache_dtype,
+                                                                      *loaded.files->weights()));
+  KVASIR_ASSIGN_OR_RETURN(Sizes sizes, ChooseSizes(flags, loaded, kv_dtype));
+  loaded.kv_plan = sizes.kv_plan;
+  LogInfo("{}: {} in {} layers, weights {} in memory, loaded in {:.2f} s", loaded.files->name,
+          loaded.model->spec().architecture, loaded.model->spec().layers.size(),
+          FormatBytes(loaded.model->weights_bytes()), ToSeconds(clock.Now() - began));
+  LogInfo("{} ({})", runner::Describe(sizes.kv_plan, sizes.config.max_model_len),
+          Info(kv_dtype).name);
+  LogInfo("a step computes at most {} tokens of {} sequences", sizes.config.max_num_batched_tokens,
+          sizes.config.max_num_seqs);
+  KVASIR_ASSIGN_OR_RETURN(
+      std::unique_ptr<runner::ModelRunner> runner,
+      runner::ModelRunner::Create(*loaded.model, *loaded.pool,
+                                  {.cache = sizes.config.cache,
+                                   .kv_dtype = kv_dtype,
+                                   .tokenizer_vocab_size = loaded.tokenizer->vocab_size()}));
+  loaded.engine = std::make_unique<engine::Engine>(sizes.config, std::move(runner));
+  return loaded;
+}
+
+}  // namespace kvasir::app

@@ -1,0 +1,361 @@
+// kvasir serve MODEL: the HTTP server.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/commands.h"
+#include "app/exit_codes.h"
+#include "app/loaded_engine.h"
+#include "app/read_file.h"
+#include "app/signals.h"
+#include "app/units.h"
+#include "base/log.h"
+#include "files/json.h"
+#include "server/server.h"
+
+namespace kvasir::app {
+namespace {
+
+struct ServeFlags {
+  EngineFlags engine;
+  server::ServerConfig server;
+  std::string generation_config = "auto";
+  std::string override_generation_config;
+  std::string default_chat_template_kwargs;
+  std::string log_level = "info";
+  double shutdown_timeout_s = 30;
+  double sse_ping_interval_s = 0;
+  int64_t max_body_mib = 64;
+  bool no_access_log = false;
+  bool no_special_in_content = false;
+  bool no_prompt_tokens_details = false;
+  // Flags of vLLM that have nothing to switch here; values that ask for something are refused.
+  std::vector<std::string> without_effect;
+};
+
+LogLevel ParseLogLevel(const std::string& name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "warning") return LogLevel::kWarning;
+  if (name == "error") return LogLevel::kError;
+  return LogLevel::kInfo;
+}
+
+bool IsLoopback(const server::ServerConfig& config) {
+  return !config.uds.empty() || config.host == "localhost" || config.host == "::1" ||
+         config.host.rfind("127.", 0) == 0;
+}
+
+std::string Address(const server::ServerConfig& config, uint16_t port) {
+  const char* scheme = config.ssl_certfile.empty() ? "http" : "https";
+  if (!config.uds.empty()) return fmt::format("{}+unix:{}", scheme, config.uds);
+  const bool any = config.host == "0.0.0.0" || config.host == "::";
+  const bool v6 = config.host.find(':') != std::string::npos && !any;
+  return fmt::format("{}://{}{}{}:{}", scheme, v6 ? "[" : "", any ? "127.0.0.1" : config.host,
+                     v6 ? "]" : "", port);
+}
+
+void Announce(const server::ServerConfig& config, uint16_t port, bool chat) {
+  const std::string address = Address(config, port);
+  const std::string name = config.served_model_names.front();
+  const std::string key =
+      config.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_API_KEY'";
+  const std::string target = config.uds.empty()
+                                 ? address
+                                 : fmt::format("--unix-socket {} http://localhost", config.uds);
+  std::printf("Kvasir serves %s at %s/v1\n", name.c_str(), address.c_str());
+  if (chat) {
+    std::printf(
+        "Try it: curl %s/v1/chat/completions%s -H 'Content-Type: application/json' "
+        "-d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n",
+        target.c_str(), key.c_str());
+  } else {
+    std::printf(
+        "Try it: curl %s/v1/completions%s -H 'Content-Type: application/json' "
+        "-d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 32}'\n",
+        target.c_str(), key.c_str());
+  }
+  std::fflush(stdout);
+}
+
+Result<nlohmann::json> ParseFlagObject(const std::string& flag, const std::string& text) {
+  if (text.empty()) return nlohmann::json();
+  KVASIR_ASSIGN_OR_RETURN(nlohmann::json value, files::ParseJson(text, flag, 32));
+  if (!value.is_object()) {
+    return MakeError(ErrorCode::kInvalidArgument, "{}: expected a JSON object, got {}", flag, text);
+  }
+  return value;
+}
+
+Result<server::GenerationDefaults> ReadDefaults(const ServeFlags& flags,
+                                                const files::ModelFiles& files) {
+  KVASIR_ASSIGN_OR_RETURN(
+      const nlohmann::json overrides,
+      ParseFlagObject("--override-generation-config", flags.override_generation_config));
+  return server::ReadGenerationDefaults(
+      flags.generation_config == "vllm" ? nlohmann::json() : files.generation_config, overrides);
+}
+
+Status CompleteConfig(ServeFlags& flags, const LoadedEngine& loaded) {
+  server::ServerConfig& config = flags.server;
+  if (config.ssl_certfile.empty() != config.ssl_keyfile.empty()) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--ssl-certfile and --ssl-keyfile go together, got only one");
+  }
+  if (config.served_model_names.empty()) config.served_model_names = {loaded.files->name};
+  if (const char* key = std::getenv("KVASIR_API_KEY"); key != nullptr && *key != '\0') {
+    config.api_keys.emplace_back(key);
+  } else if (const char* vllm_key = std::getenv("VLLM_API_KEY");
+             vllm_key != nullptr && *vllm_key != '\0') {
+    config.api_keys.emplace_back(vllm_key);
+  }
+  config.limits.body_bytes_max = static_cast<uint64_t>(flags.max_body_mib) << 20;
+  config.access_log = !flags.no_access_log;
+  config.special_tokens_in_content = !flags.no_special_in_content;
+  config.enable_prompt_tokens_details = !flags.no_prompt_tokens_details;
+  config.sse_ping_interval_ns =
+      static_cast<TimeNs>(flags.sse_ping_interval_s * static_cast<double>(kNsPerSecond));
+  KVASIR_ASSIGN_OR_RETURN(
+      const nlohmann::json kwargs,
+      ParseFlagObject("--default-chat-template-kwargs", flags.default_chat_template_kwargs));
+  if (kwargs.is_object()) config.default_chat_template_kwargs = kwargs;
+  return Status::Ok();
+}
+
+// Waits until everything that was accepted has been sent, or the time is up.
+void Drain(server::Server& server, engine::Engine& engine, double timeout_s) {
+  LogInfo("draining: {} requests in flight, {:.0f} s at most", server.InFlight(), timeout_s);
+  server.BeginDrain();
+  const SteadyClock clock;
+  const TimeNs until =
+      clock.Now() + static_cast<TimeNs>(timeout_s * static_cast<double>(kNsPerSecond));
+  while (server.InFlight() > 0 && clock.Now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  engine.BeginDrain();
+  if (server.InFlight() > 0) LogWarning("{} requests were cut off", server.InFlight());
+}
+
+int RunServe(ServeFlags& flags) {
+  SetLogLevel(ParseLogLevel(flags.log_level));
+  SignalWatcher signals;
+  for (const std::string& name : flags.without_effect) {
+    LogWarning("{} has no effect here", name);
+  }
+  auto loaded = LoadEngine(flags.engine);
+  if (!loaded.ok()) {
+    return Fail(loaded.error(), kExitModel);
+  }
+  auto defaults = ReadDefaults(flags, *loaded->files);
+  if (!defaults.ok()) return Fail(defaults.error(), kExitUsage);
+  if (const Status status = CompleteConfig(flags, *loaded); !status.ok()) {
+    return Fail(status.error(), kExitUsage);
+  }
+  if (!IsLoopback(flags.server) && flags.server.api_keys.empty()) {
+    LogWarning("anyone who reaches {} can use this server: no --api-key is set", flags.server.host);
+  }
+
+  server::ModelContext context;
+  context.tokenizer = loaded->tokenizer.get();
+  context.chat_template = loaded->chat_template.get();
+  context.defaults = *defaults;
+  context.eos_ids = loaded->tokenizer->end_of_generation_ids();
+  context.vocab_size = loaded->model->spec().vocab_size;
+  context.root = loaded->files->path.string();
+  server::Server server(flags.server, context, *loaded->engine);
+  if (const Status status = server.Start(); !status.ok()) {
+    return Fail(status.error(), kExitListen);
+  }
+  signals.BeginOrderly();
+  Announce(flags.server, server.port(), loaded->chat_template != nullptr);
+  signals.Wait();
+  Drain(server, *loaded->engine, flags.shutdown_timeout_s);
+  server.Stop();
+  loaded->engine->Stop();
+  LogInfo("ended");
+  return kExitOk;
+}
+
+void AddListenFlags(CLI::App& command, ServeFlags& flags) {
+  const std::string group = "Listening";
+  server::ServerConfig& config = flags.server;
+  command.add_option("--host", config.host, "Address to listen at")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--port", config.port, "Port to listen at; 0: any free one")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--uds", config.uds, "Unix socket to listen at instead")->group(group);
+  command.add_option("--ssl-certfile", config.ssl_certfile, "Certificate chain, PEM: serve TLS")
+      ->group(group);
+  command.add_option("--ssl-keyfile", config.ssl_keyfile, "Private key, PEM")->group(group);
+  command
+      .add_option("--api-key", config.api_keys,
+                  "Key that requests must carry; may be given several times; also "
+                  "$KVASIR_API_KEY")
+      ->group(group);
+  command
+      .add_option("--allowed-origins", config.allowed_origins,
+                  "Origins of web pages that may call (CORS)")
+      ->capture_default_str()
+      ->group(group);
+  command.add_flag("--allow-credentials", config.allow_credentials, "CORS with credentials")
+      ->group(group);
+  command.add_option("--http-threads", config.http_threads, "Threads that serve connections")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--prepare-threads", config.prepare_threads,
+                  "Threads that parse, render and tokenize requests")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--max-body-size", flags.max_body_mib, "Largest request body, MiB")
+      ->check(CLI::Range(1, 16384))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--shutdown-timeout", flags.shutdown_timeout_s,
+                  "Seconds that running requests get after SIGTERM")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
+}
+
+void AddApiFlags(CLI::App& command, ServeFlags& flags) {
+  const std::string group = "API";
+  server::ServerConfig& config = flags.server;
+  command
+      .add_option("--served-model-name", config.served_model_names,
+                  "Names that requests may call the model; the first is shown; default: the file's")
+      ->group(group);
+  command
+      .add_option("--generation-config", flags.generation_config,
+                  "auto: sampling defaults of the model's generation_config.json; vllm: none")
+      ->check(CLI::IsMember({"auto", "vllm"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--override-generation-config", flags.override_generation_config,
+                  "JSON object of sampling defaults that win over the model's")
+      ->group(group);
+  command
+      .add_option("--default-chat-template-kwargs", flags.default_chat_template_kwargs,
+                  "JSON object of variables for the chat template")
+      ->group(group);
+  command.add_option("--response-role", config.response_role, "Role of answers")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_flag("--trust-request-chat-template", config.trust_request_chat_template,
+                "Let requests bring their own chat_template")
+      ->group(group);
+  command
+      .add_flag("--clamp-max-tokens", config.clamp_max_tokens,
+                "Shorten max_tokens to what the context holds instead of answering 400")
+      ->group(group);
+  command.add_option("--max-logprobs", config.max_logprobs, "Most top_logprobs a request may ask")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--max-stop-strings", config.max_stop_strings, "Most stop strings of a request")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_flag("--no-special-in-content", flags.no_special_in_content,
+                "Treat special tokens written in message texts as plain text")
+      ->group(group);
+  command
+      .add_flag("--no-prompt-tokens-details", flags.no_prompt_tokens_details,
+                "Leave usage.prompt_tokens_details (cached_tokens) out")
+      ->group(group);
+  command
+      .add_flag("--enable-force-include-usage", config.force_include_usage,
+                "Send usage in every stream")
+      ->group(group);
+  command
+      .add_flag("--return-tokens-as-token-ids", config.return_tokens_as_token_ids,
+                "Show tokens in logprobs as \"token_id:N\"")
+      ->group(group);
+  command
+      .add_option("--sse-ping-interval", flags.sse_ping_interval_s,
+                  "Seconds between comment lines in idle streams; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
+}
+
+void AddLogFlags(CLI::App& command, ServeFlags& flags) {
+  const std::string group = "Logging";
+  command.add_option("--log-level", flags.log_level, "debug, info, warning or error")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_flag("--disable-access-log", flags.no_access_log,
+                "No JSON line for each request (never holds its content)")
+      ->group(group);
+  command
+      .add_option("--disable-access-log-for-endpoints", flags.server.access_log_disabled_paths,
+                  "Paths without access log, separated by commas")
+      ->delimiter(',')
+      ->group(group);
+}
+
+// What manifests written for vLLM pass and what is always so, or has no meaning, here.
+void AddVllmFlags(CLI::App& command, ServeFlags& flags) {
+  for (const char* name :
+       {"--trust-remote-code", "--enforce-eager", "--disable-log-requests",
+        "--disable-uvicorn-access-log", "--enable-prompt-tokens-details",
+        "--enable-server-load-tracking", "--enable-request-id-headers",
+        "--enable-tokenizer-info-endpoint", "--disable-log-stats"}) {
+    command.add_flag_callback(
+        name, [&flags, name] { flags.without_effect.emplace_back(name); }, "");
+    command.get_option(name)->group("");
+  }
+  for (const char* name : {"--gpu-memory-utilization", "--swap-space", "--uvicorn-log-level"}) {
+    command
+        .add_option_function<std::string>(
+            name, [&flags, name](const std::string&) { flags.without_effect.emplace_back(name); })
+        ->group("");
+  }
+  command
+      .add_option_function<std::string>(
+          "--dtype", [&flags](const std::string&) { flags.without_effect.emplace_back("--dtype"); })
+      ->group("");
+  for (const char* name :
+       {"--tensor-parallel-size", "--data-parallel-size", "--pipeline-parallel-size"}) {
+    command
+        .add_option_function<int>(name,
+                                  [&flags, name](const int&) {
+                                    flags.without_effect.emplace_back(name);
+                                  })
+        ->check(CLI::Range(1, 1))
+        ->group("");
+  }
+}
+
+}  // namespace
+
+void AddServe(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<ServeFlags>();
+  CLI::App* command =
+      app.add_subcommand("serve", "Serve a model over HTTP (OpenAI-compatible)");
+  AddModelFlags(*command, flags->engine);
+  AddListenFlags(*command, *flags);
+  AddApiFlags(*command, *flags);
+  AddEngineFlags(*command, flags->engine);
+  AddLogFlags(*command, *flags);
+  AddVllmFlags(*command, *flags);
+  command->callback([flags, &exit_code] { exit_code = RunServe(*flags); });
+}
+
+}  // namespace kvasir::app
