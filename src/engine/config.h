@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "base/result.h"
 #include "contract/cache_spec.h"
 
 namespace kvasir::engine {
@@ -26,5 +27,8 @@ struct EngineConfig {
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
 };
+
+/// Whether the parts are sane by themselves and fit each other; Engine expects a config that is.
+Status ValidateEngineConfig(const EngineConfig& config);
 
 }  // namespace kvasir::engine
