@@ -2,8 +2,9 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
-#include "base/check.h"
+#include "files/model_files.h"
 
 namespace kvasir::model {
 namespace {
@@ -21,7 +22,10 @@ std::string Show(const nlohmann::json& value) {
 }  // namespace
 
 ConfigReader::ConfigReader(const files::ModelFiles& files, int64_t max_model_len)
-    : files_(files), max_model_len_(max_model_len) {
+    : files_(files),
+      weights_(*files.weights()),
+      is_gguf_(files.kind == files::ModelFiles::Kind::kGguf),
+      max_model_len_(max_model_len) {
   if (is_gguf()) {
     source_ = files.path.string();
     architecture_ = std::string(

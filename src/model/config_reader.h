@@ -1,15 +1,19 @@
 // One view of a model's configuration, whether it is a config.json or a GGUF's metadata.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
-#include "files/model_files.h"
+#include "files/weights.h"
 #include "model/rope.h"
+
+namespace kvasir::files {
+struct ModelFiles;
+}
 
 namespace kvasir::model {
 
@@ -24,13 +28,14 @@ struct Key {
 /// that a family reads all it needs and asks status() once. Not thread-safe.
 class ConfigReader {
  public:
-  /// `files` must outlive the reader. `max_model_len` 0 = as long as the model allows.
+  /// `files` must hold weights and outlive the reader. `max_model_len` 0 = as long as the model
+  /// allows.
   ConfigReader(const files::ModelFiles& files, int64_t max_model_len);
 
-  [[nodiscard]] bool is_gguf() const { return files_.kind == files::ModelFiles::Kind::kGguf; }
+  [[nodiscard]] bool is_gguf() const { return is_gguf_; }
   /// architectures[0] (or model_type), or general.architecture; empty where neither is there.
   [[nodiscard]] const std::string& architecture() const { return architecture_; }
-  [[nodiscard]] const files::Weights& weights() const { return *files_.weights(); }
+  [[nodiscard]] const files::Weights& weights() const { return weights_; }
   [[nodiscard]] int64_t max_model_len() const { return max_model_len_; }
 
   /// True where the key is there, even if it is null.
@@ -60,6 +65,8 @@ class ConfigReader {
   [[nodiscard]] std::string GgufKey(Key key) const;
 
   const files::ModelFiles& files_;
+  const files::Weights& weights_;
+  bool is_gguf_ = false;
   const nlohmann::json* config_ = nullptr;  ///< text_config where there is one
   std::string architecture_;
   std::string source_;
@@ -79,6 +86,9 @@ struct RopeDefaults {
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
 };
+
+/// True where rope_parameters are nested by layer type and have one for `layer_type`.
+[[nodiscard]] bool HasRopeOf(const ConfigReader& reader, std::string_view layer_type);
 
 /// Reads rope_parameters (of `layer_type` where they are nested by it), or rope_theta and
 /// rope_scaling, or GGUF's rope.*, rope_freqs and rope_factors_*.

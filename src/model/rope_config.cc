@@ -1,6 +1,7 @@
 // How the many spellings of a rope's configuration become one RopeConfig.
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "model/config_reader.h"
 
@@ -179,6 +180,11 @@ RopeConfig ReadGgufRope(ConfigReader& reader, const RopeDefaults& defaults) {
 }
 
 }  // namespace
+
+bool HasRopeOf(const ConfigReader& reader, std::string_view layer_type) {
+  const json* parameters = reader.HfValue("rope_parameters");
+  return parameters != nullptr && parameters->is_object() && parameters->contains(layer_type);
+}
 
 RopeConfig ReadRope(ConfigReader& reader, const RopeDefaults& defaults,
                     std::string_view layer_type) {

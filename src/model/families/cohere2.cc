@@ -1,5 +1,7 @@
 // Cohere 2 (Command R7B, Command A): attention and FFN read one norm and are added side by side;
 // windowed layers rotate neighbours, full ones do not rotate.
+#include <algorithm>
+
 #include "model/families/families.h"
 
 namespace kvasir::model {

@@ -1,4 +1,5 @@
 // Gemma 3 (text): norms of q and k a head, windowed layers with a rope of their own.
+#include <algorithm>
 #include <cmath>
 
 #include "model/families/families.h"
@@ -8,10 +9,7 @@ namespace {
 
 /// The rope of windowed layers: its own base, never scaled.
 RopeConfig LocalRope(ConfigReader& reader) {
-  const nlohmann::json* nested = reader.HfValue("rope_parameters");
-  if (nested != nullptr && nested->contains("sliding_attention")) {
-    return ReadRope(reader, {}, "sliding_attention");
-  }
+  if (HasRopeOf(reader, "sliding_attention")) return ReadRope(reader, {}, "sliding_attention");
   RopeConfig rope;
   rope.theta = reader.Float({"rope_local_base_freq", "rope.freq_base_swa"}, 10000.0);
   return rope;

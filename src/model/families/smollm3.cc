@@ -1,4 +1,6 @@
 // SmolLM3: Llama with layers that do not rotate.
+#include <algorithm>
+
 #include "model/families/families.h"
 
 namespace kvasir::model {
