@@ -7,6 +7,9 @@
 
 namespace kvasir::kernels {
 
+/// AVX2, FMA, F16C, BMI2.
 [[nodiscard]] std::unique_ptr<Backend> MakeAvx2Backend(ThreadPool& pool);
+/// AVX-512 F, BW, DQ, VL and VNNI.
+[[nodiscard]] std::unique_ptr<Backend> MakeAvx512Backend(ThreadPool& pool);
 
 }  // namespace kvasir::kernels
