@@ -96,17 +96,18 @@ void Sampler::CollectTopPCandidates(std::span<const float> row, double total, do
 void Sampler::KeepTopP(double target) {
   // Bisects the ranking for the last candidate before which less than `target` lies. `before` is
   // the weight of all that rank before `first`.
-  size_t first = 0;
-  size_t last = candidates_.size();
-  double before = 0.0;
+  ranked_ = candidates_;
   const auto at = [this](size_t index) {
-    return candidates_.begin() + static_cast<std::ptrdiff_t>(index);
+    return ranked_.begin() + static_cast<std::ptrdiff_t>(index);
   };
+  size_t first = 0;
+  size_t last = ranked_.size();
+  double before = 0.0;
   while (last - first > 1) {
     const size_t middle = first + (last - first) / 2;
     std::nth_element(at(first), at(middle), at(last), ByRank);
     double upper = 0.0;
-    for (size_t i = first; i < middle; ++i) upper += static_cast<double>(candidates_[i].weight);
+    for (size_t i = first; i < middle; ++i) upper += static_cast<double>(ranked_[i].weight);
     if (before + upper < target) {
       before += upper;
       first = middle;
@@ -114,11 +115,11 @@ void Sampler::KeepTopP(double target) {
       last = middle;
     }
   }
-  candidates_.resize(first + 1);
-  std::sort(candidates_.begin(), candidates_.end(), ById);
+  const Candidate lowest = ranked_[first];
+  std::erase_if(candidates_, [&](const Candidate& other) { return lowest.RanksBefore(other); });
 }
 
-TokenId Sampler::DrawCandidate(double uniform) {
+TokenId Sampler::DrawCandidate(double uniform) const {
   double total = 0.0;
   for (const Candidate& candidate : candidates_) total += static_cast<double>(candidate.weight);
   const double target = uniform * total;

@@ -35,14 +35,15 @@ class Sampler {
   TokenId DrawFromAll(std::span<const float> row, const SampleSlot& slot);
   void CollectTopPCandidates(std::span<const float> row, double total, double top_p);
   void KeepTopP(double target);
-  [[nodiscard]] TokenId DrawCandidate(double uniform);
+  [[nodiscard]] TokenId DrawCandidate(double uniform) const;
   [[nodiscard]] TokenId DrawWeighted(double uniform, double total) const;
 
   LogitsAdjuster adjuster_;
   RowScan scan_;
-  std::vector<float> weights_;      ///< [V]
-  std::vector<double> block_sums_;  ///< of weights_, by block
-  std::vector<Candidate> candidates_;
+  std::vector<float> weights_;         ///< [V]
+  std::vector<double> block_sums_;     ///< of weights_, by block
+  std::vector<Candidate> candidates_;  ///< ascending ids where a token is drawn from them
+  std::vector<Candidate> ranked_;      ///< KeepTopP's copy, in its order
 };
 
 }  // namespace kvasir::sample
