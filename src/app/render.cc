@@ -12,7 +12,7 @@
 #include "app/model_path.h"
 #include "app/read_file.h"
 #include "files/model_files.h"
-#include "server/chat_request.h"
+#include "server/json_text.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
@@ -47,6 +47,43 @@ Result<std::unique_ptr<text::ChatTemplate>> TemplateOfFile(const RenderFlags& fl
   return text::ChatTemplate::Create(std::move(config));
 }
 
+// The members of a /v1/chat/completions body that a template sees.
+Result<text::ChatRequest> ReadChatRequest(const std::string& body) {
+  using server::Json;
+  Json json;
+  if (const auto problem = server::ParseJson(body, json)) {
+    return MakeError(ErrorCode::kInvalidArgument, "{}", problem->message);
+  }
+  const auto wrong = [](const char* name, const char* expected, const Json& value) {
+    return MakeError(ErrorCode::kInvalidArgument, "{}: expected {}, got {}", name, expected,
+                     value.type_name());
+  };
+  if (!json.is_object()) return wrong("request", "an object", json);
+  text::ChatRequest request;
+  request.messages = json.value("messages", Json());
+  request.tools = json.value("tools", Json());
+  request.documents = json.value("documents", Json());
+  if (!request.messages.is_array()) return wrong("messages", "a list", request.messages);
+  for (const auto& [name, list] : {std::pair{"tools", &request.tools},
+                                   std::pair{"documents", &request.documents}}) {
+    if (!list->is_null() && !list->is_array()) return wrong(name, "a list", *list);
+  }
+  for (const auto& [name, flag] :
+       {std::pair{"add_generation_prompt", &request.add_generation_prompt},
+        std::pair{"continue_final_message", &request.continue_final_message}}) {
+    const Json value = json.value(name, Json());
+    if (value.is_null()) continue;
+    if (!value.is_boolean()) return wrong(name, "true or false", value);
+    *flag = value.get<bool>();
+  }
+  const Json kwargs = json.value("chat_template_kwargs", Json());
+  if (!kwargs.is_null() && !kwargs.is_object()) {
+    return wrong("chat_template_kwargs", "an object", kwargs);
+  }
+  if (kwargs.is_object()) request.template_kwargs = kwargs;
+  return request;
+}
+
 int RunRender(const RenderFlags& flags) {
   if (flags.model.empty() && flags.chat_template.empty()) {
     std::fprintf(stderr, "kvasir: expected a model or --chat-template FILE\n");
@@ -68,7 +105,7 @@ int RunRender(const RenderFlags& flags) {
   }
   const auto body = ReadWholeFile("-");
   if (!body.ok()) return Fail(body.error(), kExitFailed);
-  const auto request = server::ParseChatTemplateRequest(*body);
+  const auto request = ReadChatRequest(*body);
   if (!request.ok()) return Fail(request.error(), kExitFailed);
   const auto prompt = (*chat_template)
                           ->Render(*request,

@@ -33,7 +33,6 @@ struct ServeFlags {
   double sse_ping_interval_s = 0;
   int64_t max_body_mib = 64;
   bool no_access_log = false;
-  bool no_special_in_content = false;
   bool no_prompt_tokens_details = false;
   // Flags of vLLM that have nothing to switch here; values that ask for something are refused.
   std::vector<std::string> without_effect;
@@ -116,7 +115,6 @@ Status CompleteConfig(ServeFlags& flags, const LoadedEngine& loaded) {
   }
   config.limits.body_bytes_max = static_cast<uint64_t>(flags.max_body_mib) << 20;
   config.access_log = !flags.no_access_log;
-  config.special_tokens_in_content = !flags.no_special_in_content;
   config.enable_prompt_tokens_details = !flags.no_prompt_tokens_details;
   config.sse_ping_interval_ns =
       static_cast<TimeNs>(flags.sse_ping_interval_s * static_cast<double>(kNsPerSecond));
@@ -268,10 +266,6 @@ void AddApiFlags(CLI::App& command, ServeFlags& flags) {
   command.add_option("--max-stop-strings", config.max_stop_strings, "Most stop strings of a request")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
-      ->group(group);
-  command
-      .add_flag("--no-special-in-content", flags.no_special_in_content,
-                "Treat special tokens written in message texts as plain text")
       ->group(group);
   command
       .add_flag("--no-prompt-tokens-details", flags.no_prompt_tokens_details,
