@@ -62,7 +62,7 @@ class ChatTemplate {
                                            jinja::LocalTime now) const;
 
   /// kString or kOpenai: what kAuto came to for the default template.
-  [[nodiscard]] ContentFormat content_format() const { return format_; }
+  [[nodiscard]] ContentFormat content_format() const { return FormatOf(*default_); }
 
   /// Whether the default template (or the tool_use one) reads a variable such as "enable_thinking".
   [[nodiscard]] bool Reads(const std::string& variable) const;
@@ -71,11 +71,17 @@ class ChatTemplate {
 
  private:
   explicit ChatTemplate(ChatTemplateConfig config) : config_(std::move(config)) {}
+  [[nodiscard]] ContentFormat FormatOf(const jinja::Template& source) const;
+  [[nodiscard]] Result<nlohmann::ordered_json> Variables(const ChatRequest& request,
+                                                         const jinja::Template& source) const;
+  [[nodiscard]] Result<std::string> RenderMessages(const ChatRequest& request,
+                                                   nlohmann::ordered_json messages,
+                                                   const jinja::Template& source,
+                                                   jinja::LocalTime now) const;
 
   ChatTemplateConfig config_;
   std::unique_ptr<jinja::Template> default_;
   std::unique_ptr<jinja::Template> tool_use_;  ///< null: none
-  ContentFormat format_ = ContentFormat::kString;
 };
 
 }  // namespace kvasir::text
