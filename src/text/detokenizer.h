@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "text/tokenizer.h"
 
@@ -26,14 +27,16 @@ class Detokenizer {
   [[nodiscard]] std::string Flush();
 
  private:
-  void Append(int32_t id, std::string& out);
+  [[nodiscard]] bool Shown(int32_t id) const;
+  void Append(std::string_view bytes, std::string& out);
+  void StripStart(std::string& out);
 
   const Tokenizer* tokenizer_;
   bool skip_special_tokens_;
-  bool at_start_ = true;           ///< no token has been shown yet
-  bool pending_space_ = false;     ///< a word ended; its space waits for the next one
-  bool pending_is_prompt_ = false; ///< pending_ came from the prompt and is not ours to flush
-  std::string pending_;            ///< at most 3 bytes: the begin of a character
+  bool at_start_ = true;            ///< no token has been shown yet
+  uint32_t strip_left_ = 0;         ///< leading characters that the decoder still drops
+  bool pending_is_prompt_ = false;  ///< pending_ is the prompt's alone: not ours to flush
+  std::string pending_;             ///< at most 3 bytes: the begin of a character
 };
 
 }  // namespace kvasir::text

@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
-
 namespace kvasir::text {
 
 /// One per output stream; one thread at a time. Matches are looked for in what is pushed alone,
@@ -24,17 +22,25 @@ class StopMatcher {
   /// KVASIR_CHECKs that no stop string is empty.
   StopMatcher(std::vector<std::string> stops, bool include_stop);
 
-  /// The match that begins first wins; of those that begin at one place, the first in the list.
-  /// Holds back only the longest end of the text that begins a stop string.
+  /// The match that is complete first wins, however the text is cut into pushes; of those that end
+  /// at one place the longest, and of equal stop strings the first in the list. Holds back only the
+  /// longest end of the text that begins a stop string.
   [[nodiscard]] Output Push(std::string_view text);
   /// What is still held back, at the end of the stream.
   [[nodiscard]] std::string Flush();
 
  private:
-  std::vector<std::string> stops_;
+  /// Knuth, Morris and Pratt: linear in the text, whatever the stop string.
+  struct Stop {
+    std::string text;
+    std::vector<size_t> borders;  ///< [i]: length of the longest border of text[0..i]
+    size_t matched = 0;           ///< the longest begin of `text` that ends what was pushed
+  };
+
+  std::vector<Stop> stops_;
   bool include_stop_;
   std::string held_;
-  bool matched_ = false;
+  bool done_ = false;
 };
 
 }  // namespace kvasir::text

@@ -43,8 +43,8 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  /// Never fails: bytes that are not UTF-8 are read as U+FFFD. At most 1 GiB of text. Time is linear
-  /// in the length (n log n inside one word).
+  /// Never fails: bytes that are not UTF-8 are read as U+FFFD. At most 1 GiB of text. Time is
+  /// linear in the length (n log n inside one word).
   [[nodiscard]] std::vector<int32_t> Encode(std::string_view text,
                                             const EncodeOptions& options = {}) const;
 
