@@ -6,9 +6,10 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <new>
-#include <regex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
@@ -135,14 +136,14 @@ class BrokenFiles : public ::testing::Test {
   Trial trial_;
 };
 
-// `text` with each of its numbers replaced by `number`, one at a time.
+// `text` with each of its runs of digits replaced by `number`, one at a time.
 std::vector<std::string> WithEachNumberAs(const std::string& text, const std::string& number) {
-  static const std::regex kNumber("-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?");
+  constexpr std::string_view kDigits = "0123456789";
   std::vector<std::string> changed;
-  for (std::sregex_iterator it(text.begin(), text.end(), kNumber), end; it != end; ++it) {
-    const auto at = static_cast<size_t>(it->position());
-    changed.push_back(text.substr(0, at) + number +
-                      text.substr(at + static_cast<size_t>(it->length())));
+  for (size_t begin = text.find_first_of(kDigits); begin != std::string::npos;) {
+    const size_t end = std::min(text.find_first_not_of(kDigits, begin), text.size());
+    changed.push_back(text.substr(0, begin) + number + text.substr(end));
+    begin = text.find_first_of(kDigits, end);
   }
   return changed;
 }

@@ -35,7 +35,7 @@ class TempFolder {
   std::filesystem::path Write(const std::string& name, std::string_view bytes) const {
     const std::filesystem::path path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
-    // ext4 writes a file that is truncated and rewritten to the disk at once; a new one it does not.
+    // ext4 writes a truncated and rewritten file to the disk at once, a new one it does not.
     if (std::filesystem::is_regular_file(path)) std::filesystem::remove(path);
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));

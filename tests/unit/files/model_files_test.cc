@@ -176,8 +176,8 @@ TEST(ChatTemplate, ComesFromTheFirstPlaceThatHasIt) {
                                                    R"({"chat_template":"config"})"};
   const std::pair<std::string, std::string> list = {
       "tokenizer_config.json",
-      R"({"chat_template":[{"name":"tool_use","template":"tools"},{"name":"default","template":"list"},
-          {"name":"rag","template":"rag"}]})"};
+      R"({"chat_template":[{"name":"tool_use","template":"tools"},
+          {"name":"default","template":"list"},{"name":"rag","template":"rag"}]})"};
   EXPECT_EQ(TemplatesOf({one}).main, "config");
   EXPECT_EQ(TemplatesOf({one}).tool_use, std::nullopt);
   EXPECT_EQ(TemplatesOf({list}).main, "list");

@@ -235,8 +235,8 @@ TEST(Safetensors, RefusesBrokenLengths) {
 // Shards.
 
 constexpr std::string_view kOne = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
-constexpr std::string_view kTwo =
-    R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})";
+constexpr std::string_view kTwo = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                  R"("b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})";
 
 TEST(SafetensorsIndex, OpensByFolderAndByName) {
   const auto sharded = OpenSafetensors(test::DataPath("models/llama-f16-sharded"));
