@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,8 @@ struct Twin {
   bool layer_norm = false;
   std::map<std::string, files::GgufValue> metadata{};  ///< without the architecture
 };
+
+std::ostream& operator<<(std::ostream& out, const Twin& twin) { return out << twin.model; }
 
 std::string Replaced(std::string name, const Renames& renames) {
   for (const auto& [from, to] : renames) {
@@ -201,6 +204,7 @@ std::vector<Twin> Twins() {
        .metadata = {{"rope.freq_base", 1e4},
                     {"attn_logit_softcapping", 8.0},
                     {"final_logit_softcapping", 6.0},
+                    {"attention.scale", 1.0 / std::sqrt(32.0)},  // its head has 24 dims
                     {"attention.sliding_window", int64_t{32}}}});
   add({.model = "phi3",
        .architecture = "phi3",

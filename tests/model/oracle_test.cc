@@ -1,8 +1,9 @@
 // Every tiny model reproduces what Hugging Face transformers computes, on every backend.
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cmath>
-#include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -113,6 +114,8 @@ struct Setting {
   size_t prompt_min = 1;
   size_t total_max = 512;  ///< of prompt and continuation
 };
+
+std::ostream& operator<<(std::ostream& out, const Setting& setting) { return out << setting.model; }
 
 std::vector<Setting> Settings() {
   std::vector<Setting> settings;

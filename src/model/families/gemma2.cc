@@ -1,4 +1,5 @@
 // Gemma 2: norms around both blocks, soft caps, every other layer windowed, its own score scale.
+#include <algorithm>
 #include <cmath>
 
 #include "model/families/families.h"
@@ -26,16 +27,19 @@ Blueprint Build(ConfigReader& reader) {
   out.spec.logit_softcap =
       ReadCap(reader, {"final_logit_softcapping", "final_logit_softcapping"}, 30);
   const float cap = ReadCap(reader, {"attn_logit_softcapping", "attn_logit_softcapping"}, 50);
-  // GGUF leaves the scale out: it is that of the head size, but for the 27B with its 46 layers.
+  // GGUF may leave the scale out: then it is that of the head size, but for the 27B with its 46
+  // layers.
   constexpr int64_t kLayers27B = 46;
   const int64_t gguf_scalar =
       common.layers_count == kLayers27B ? common.hidden_size / common.query_heads : common.head_dim;
   const double scalar = reader.Float({"query_pre_attn_scalar", {}},
                                      reader.is_gguf() ? static_cast<double>(gguf_scalar) : 256.0);
+  const auto scale = static_cast<float>(
+      reader.Float({{}, "attention.scale"}, 1.0 / std::sqrt(std::max(scalar, 1e-6))));
   const auto activation = ReadActivation(reader, "hidden_activation", "gelu_pytorch_tanh");
   ForEachLayer(out.spec, [&](int64_t, LayerSpec& layer, GroupedQueryAttention& attention) {
     attention.softcap = cap;
-    attention.scale = static_cast<float>(1.0 / std::sqrt(scalar));
+    attention.scale = scale;
     layer.attention_post_norm = layer.ffn_post_norm = common.norm;
     std::get<DenseFfn>(layer.ffn).activation = activation;
   });

@@ -39,18 +39,21 @@ Blueprint Build(ConfigReader& reader) {
       1);
   ApplyMasks(reader, out.spec, window, [&](int64_t layer) { return (layer + 1) % period != 0; });
 
-  // GGUF leaves the scale out: it is that of the head size, but for the 27B with its 62 layers.
+  // GGUF may leave the scale out: then it is that of the head size, but for the 27B with its 62
+  // layers.
   constexpr int64_t kLayers27B = 62;
   const int64_t gguf_scalar =
       common.layers_count == kLayers27B ? common.hidden_size / common.query_heads : common.head_dim;
   const double scalar = reader.Float({"query_pre_attn_scalar", {}},
                                      reader.is_gguf() ? static_cast<double>(gguf_scalar) : 256.0);
+  const auto scale = static_cast<float>(
+      reader.Float({{}, "attention.scale"}, 1.0 / std::sqrt(std::max(scalar, 1e-6))));
   const int global_table = AddRopeTable(reader, out.spec, common.rope);
   const int local_table = AddRopeTable(reader, out.spec, LocalRope(reader));
   const auto cap = static_cast<float>(reader.Float({"attn_logit_softcapping", {}}, 0.0));
   const auto activation = ReadActivation(reader, "hidden_activation", "gelu_pytorch_tanh");
   ForEachLayer(out.spec, [&](int64_t, LayerSpec& layer, GroupedQueryAttention& attention) {
-    attention.scale = static_cast<float>(1.0 / std::sqrt(scalar));
+    attention.scale = scale;
     attention.softcap = cap;
     attention.qk_norm = QkNorm::kPerHead;
     attention.rope_table =
