@@ -165,7 +165,7 @@ void KvCache::Commit(SequenceBlocks& sequence, std::span<const TokenId> tokens, 
   sequence.computed += count;
   KVASIR_CHECK(sequence.computed <= static_cast<int64_t>(tokens.size()));
   if (options_.prefix_caching) Publish(sequence, tokens);
-  GiveBackBehindWindows(sequence);
+  if (!options_.keep_behind_window) GiveBackBehindWindows(sequence);
 }
 
 void KvCache::Publish(SequenceBlocks& sequence, std::span<const TokenId> tokens) {
@@ -194,7 +194,6 @@ void KvCache::Publish(SequenceBlocks& sequence, std::span<const TokenId> tokens)
 }
 
 void KvCache::GiveBackBehindWindows(SequenceBlocks& sequence) {
-  if (options_.keep_behind_window) return;
   for (size_t g = 0; g < spec_.groups.size(); ++g) {
     const int64_t first = FirstReadable(spec_.groups[g], sequence.computed);
     for (int64_t& j = sequence.live_begin[g]; j < first; ++j) {

@@ -234,6 +234,7 @@ bool EngineCore::Step() {
   }
   const TimeNs run_end = clock_->Now();
 
+  scheduler_.FinishRun();
   if (failure.empty()) {
     CommitStep(result, run_end);
   } else {
@@ -244,7 +245,6 @@ bool EngineCore::Step() {
       EndRequest(*sequence->request, FinishReason::kError, error, run_end);
     }
   }
-  scheduler_.EndStep();
   ObserveStep(begin, run_begin, run_end);
   UpdateGauges();
   Deliver();

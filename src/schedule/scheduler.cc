@@ -80,7 +80,7 @@ void Scheduler::Remove(Sequence* sequence) {
 }
 
 const Schedule& Scheduler::Plan() {
-  KVASIR_CHECK(copies_.empty(), "the step before was not ended");
+  KVASIR_CHECK(copies_.empty(), "the run before was not finished");
   schedule_.items.clear();
   schedule_.copies.clear();
   schedule_.admitted.clear();
@@ -115,7 +115,7 @@ void Scheduler::PlanDecodes() {
 void Scheduler::PlanPromptsInChunks() {
   prompts_.clear();
   for (Sequence* sequence : running_) {
-    if (sequence->decoding()) continue;
+    if (sequence->scheduled > 0) continue;
     // Others may have published more of it since the last chunk.
     TakePrefix(sequence);
     prompts_.push_back(sequence);
@@ -150,7 +150,7 @@ void Scheduler::PlanWholePrompts() {
   bool first = true;
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence* sequence = running_[i];
-    if (sequence->decoding()) continue;
+    if (sequence->scheduled > 0) continue;
     TakePrefix(sequence);
     // The first prompt of a step goes whatever its length, else a long one would never go.
     if (!first && sequence->remaining() > budget_) return;
@@ -292,14 +292,14 @@ void Scheduler::ForgetCopies(const Sequence* sequence) {
   });
 }
 
+void Scheduler::FinishRun() {
+  for (const OwnedCopy& owned : copies_) cache_->ForgetCopy(owned.copy);
+  copies_.clear();
+}
+
 void Scheduler::Commit(Sequence* sequence) {
   cache_->Commit(sequence->kv, sequence->tokens, sequence->scheduled);
   sequence->scheduled = 0;
-}
-
-void Scheduler::EndStep() {
-  for (const OwnedCopy& owned : copies_) cache_->ForgetCopy(owned.copy);
-  copies_.clear();
 }
 
 }  // namespace kvasir::schedule

@@ -40,15 +40,17 @@ class Scheduler {
   /// Starts `child` with what `parent` has computed, if a seat is free; queues it otherwise.
   void AddFork(Sequence* child, const Sequence& parent);
   /// Takes a sequence out, wherever it is; its blocks are free at once. Not between Plan and
-  /// EndStep, but for sequences that the plan holds.
+  /// FinishRun.
   void Remove(Sequence* sequence);
 
   /// Decides the next step and reserves its blocks. Never empty while anything waits or runs.
   const Schedule& Plan();
-  /// The sequence's part of the step has been computed: its KV may be trusted and shared.
+  /// The runner has returned, whatever came of it: the plan's copies are made or not needed. Before
+  /// any Commit or Remove of the step.
+  void FinishRun();
+  /// The sequence's part of the step has been computed: its KV may be trusted and shared. What is
+  /// not committed must be removed.
   void Commit(Sequence* sequence);
-  /// The step is over. Each of its sequences has been committed or removed.
-  void EndStep();
 
   /// Best rank first.
   [[nodiscard]] const std::vector<Sequence*>& running() const { return running_; }
@@ -98,9 +100,9 @@ class Scheduler {
   int64_t budget_ = 0;  ///< tokens left in the step being planned
   std::vector<OwnedCopy> copies_;
   std::vector<BlockCopy> new_copies_;  ///< scratch
-  std::vector<Sequence*> prompts_;     ///< scratch: those that run and do not decode, by rank
-  std::vector<Sequence*> by_length_;   ///< scratch: the same by what remains
-  std::vector<int64_t> shares_;        ///< scratch: tokens that each of prompts_ may compute
+  std::vector<Sequence*> prompts_;  ///< scratch: those that run and are not scheduled yet, by rank
+  std::vector<Sequence*> by_length_;  ///< scratch: the same by what remains
+  std::vector<int64_t> shares_;       ///< scratch: tokens that each of prompts_ may compute
 };
 
 }  // namespace kvasir::schedule
