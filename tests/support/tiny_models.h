@@ -47,13 +47,12 @@ struct LoadedModel {
   std::unique_ptr<model::Model> model;
 };
 
-/// Loads TinyModels() or TinyGgufs()' `name`; fails the test where that fails.
+/// Loads the folder or file `path`; fails the test where that fails.
 /// (Here, since the support library does not link the rooms that it needs.)
-[[nodiscard]] inline LoadedModel LoadTiny(const std::string& name, std::string_view backend,
-                                          int threads_count = 1, int64_t max_model_len = 0) {
+[[nodiscard]] inline LoadedModel LoadModel(const std::filesystem::path& path,
+                                           std::string_view backend, int threads_count = 1,
+                                           int64_t max_model_len = 0) {
   LoadedModel loaded;
-  std::filesystem::path path = DataPath("models/" + name);
-  if (name.starts_with("gguf/")) path /= "model.gguf";
   auto files = files::OpenModel(path);
   if (!files.ok()) {
     ADD_FAILURE() << files.error().message;
@@ -76,6 +75,14 @@ struct LoadedModel {
   }
   loaded.model = *std::move(model);
   return loaded;
+}
+
+/// Loads TinyModels()' or TinyGgufs()' `name`; fails the test where that fails.
+[[nodiscard]] inline LoadedModel LoadTiny(const std::string& name, std::string_view backend,
+                                          int threads_count = 1, int64_t max_model_len = 0) {
+  std::filesystem::path path = DataPath("models/" + name);
+  if (name.starts_with("gguf/")) path /= "model.gguf";
+  return LoadModel(path, backend, threads_count, max_model_len);
 }
 
 }  // namespace kvasir::test
