@@ -48,12 +48,14 @@ std::string FormatBytes(int64_t bytes) {
 }
 
 std::string FormatCount(int64_t count) {
-  std::string digits = std::to_string(count);
-  const int64_t first = count < 0 ? 1 : 0;
-  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > first; at -= 3) {
-    digits.insert(static_cast<size_t>(at), ",");
+  const std::string digits = std::to_string(count);
+  const size_t first = count < 0 ? 1 : 0;
+  std::string grouped;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > first && (digits.size() - i) % 3 == 0) grouped += ',';
+    grouped += digits[i];
   }
-  return digits;
+  return grouped;
 }
 
 namespace {
