@@ -203,9 +203,7 @@ Result<LoadedEngine> LoadEngine(const EngineFlags& flags) {
   KVASIR_ASSIGN_OR_RETURN(
       std::unique_ptr<runner::ModelRunner> runner,
       runner::ModelRunner::Create(*loaded.model, *loaded.pool,
-                                  {.cache = sizes.config.cache,
-                                   .kv_dtype = kv_dtype,
-                                   .tokenizer_vocab_size = loaded.tokenizer->vocab_size()}));
+                                  {.cache = sizes.config.cache, .kv_dtype = kv_dtype}));
   loaded.engine = std::make_unique<engine::Engine>(sizes.config, std::move(runner));
   return loaded;
 }

@@ -46,7 +46,7 @@ def test_render_equals_the_golden():
 def test_render_error_goes_to_stderr(tmp_path):
     template = tmp_path / "t.jinja"
     template.write_text("{{ raise_exception('roles must alternate') }}")
-    shown = run_cli("render", "--chat-template", template, stdin='{"messages": []}')
+    shown = run_cli("render", "--chat-template", template, stdin='{"messages": [{"role": "user", "content": "x"}]}')
     assert shown.returncode == 1
     assert shown.stdout == ""
     assert "roles must alternate" in shown.stderr

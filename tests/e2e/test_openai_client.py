@@ -78,8 +78,12 @@ def test_errors_are_the_clients_classes(client):
     model = client.models.list().data[0].id
     with pytest.raises(openai.BadRequestError, match="temperature"):
         client.chat.completions.create(model=model, messages=MESSAGES, temperature=3)
-    with pytest.raises(openai.BadRequestError, match="maximum context length"):
+    with pytest.raises(openai.BadRequestError, match="max_model_len=8192"):
         client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=10_000_000)
+    with pytest.raises(openai.BadRequestError, match="maximum context length") as overflow:
+        client.chat.completions.create(model=model, messages=[
+            {"role": "user", "content": "far too long " * 5000}])
+    assert overflow.value.status_code == 400
     with pytest.raises(openai.BadRequestError, match="tools"):
         client.chat.completions.create(model=model, messages=MESSAGES, tools=[
             {"type": "function", "function": {"name": "f", "parameters": {}}}])
