@@ -10,12 +10,16 @@ namespace {
 constexpr int64_t kLayersMax = 1024;
 constexpr int64_t kHeadDimMax = 1024;
 
-int64_t ReadVocabSize(ConfigReader& reader) {
+int64_t IntOrRequired(ConfigReader& reader, Key key, int64_t otherwise) {
+  return otherwise > 0 && !reader.Has(key) ? otherwise : reader.RequiredInt(key);
+}
+
+int64_t ReadVocabSize(ConfigReader& reader, int64_t otherwise) {
   if (reader.is_gguf() && !reader.Has({{}, "vocab_size"})) {
     const TensorView* embedding = reader.weights().Find("token_embd.weight");
     if (embedding != nullptr && embedding->shape.size() == 2) return embedding->dim(0);
   }
-  return reader.RequiredInt({"vocab_size", "vocab_size"});
+  return IntOrRequired(reader, {"vocab_size", "vocab_size"}, otherwise);
 }
 
 }  // namespace
@@ -23,7 +27,7 @@ int64_t ReadVocabSize(ConfigReader& reader) {
 CommonConfig ReadCommon(ConfigReader& reader, const CommonDefaults& defaults,
                         const CommonKeys& keys) {
   CommonConfig common;
-  common.vocab_size = ReadVocabSize(reader);
+  common.vocab_size = ReadVocabSize(reader, defaults.vocab_size);
   common.hidden_size = reader.RequiredInt(keys.hidden_size);
   common.layers_count = reader.RequiredInt(keys.layers);
   if (common.layers_count > kLayersMax) {
@@ -31,8 +35,9 @@ CommonConfig ReadCommon(ConfigReader& reader, const CommonDefaults& defaults,
                 fmt::format("expected at most {}, got {}", kLayersMax, common.layers_count));
     common.layers_count = 1;
   }
-  common.query_heads = reader.RequiredInt(keys.query_heads);
-  common.kv_heads = reader.Int(keys.kv_heads, common.query_heads);
+  common.query_heads = IntOrRequired(reader, keys.query_heads, defaults.query_heads);
+  common.kv_heads =
+      reader.Int(keys.kv_heads, defaults.kv_heads > 0 ? defaults.kv_heads : common.query_heads);
   if (common.kv_heads < 1 || common.query_heads % common.kv_heads != 0) {
     reader.Fail(keys.kv_heads, fmt::format("expected a divisor of {} query heads, got {}",
                                            common.query_heads, common.kv_heads));

@@ -45,6 +45,9 @@ struct CommonKeys {
 
 /// What a config means where it leaves a key out.
 struct CommonDefaults {
+  int64_t vocab_size = 0;  ///< 0 = the key is required; so are query_heads
+  int64_t query_heads = 0;
+  int64_t kv_heads = 0;  ///< 0 = query_heads
   int64_t head_dim = 0;  ///< 0 = hidden_size / query_heads
   int64_t ffn_size = 0;  ///< 0 = the key is required
   double norm_eps = 1e-6;

@@ -54,17 +54,25 @@ std::string ConfigReader::GgufKey(Key key) const {
   return architecture_ + "." + std::string(key.gguf);
 }
 
+const nlohmann::json* ConfigReader::FindHf(std::string_view key) const {
+  if (is_gguf() || key.empty()) return nullptr;
+  for (const nlohmann::json* object : {config_, &files_.config}) {
+    if (!object->is_object()) continue;
+    if (const auto found = object->find(key); found != object->end()) return &*found;
+  }
+  return nullptr;
+}
+
 const nlohmann::json* ConfigReader::HfValue(std::string_view key) const {
-  if (is_gguf() || key.empty() || !config_->is_object()) return nullptr;
-  const auto found = config_->find(key);
-  return found == config_->end() || found->is_null() ? nullptr : &*found;
+  const nlohmann::json* value = FindHf(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
 }
 
 bool ConfigReader::Has(Key key) const {
   if (is_gguf()) {
     return !key.gguf.empty() && files_.gguf->metadata.Find(GgufKey(key)) != nullptr;
   }
-  return !key.hf.empty() && config_->is_object() && config_->contains(key.hf);
+  return FindHf(key.hf) != nullptr;
 }
 
 void ConfigReader::Fail(Error error) {

@@ -61,6 +61,8 @@ class ConfigReader {
   [[nodiscard]] const std::string& source() const { return source_; }
 
  private:
+  /// Of text_config, else of the config; null where neither has the key.
+  [[nodiscard]] const nlohmann::json* FindHf(std::string_view key) const;
   std::optional<double> Number(Key key, bool integer);
   [[nodiscard]] std::string GgufKey(Key key) const;
 

@@ -90,17 +90,17 @@ void Model::Embed(std::span<const ForwardSequence> batch) {
                     .scale = spec_.embedding_scale});
   }
   if (spec_.learned_positions) {
-    float* position = workspace_.row.Reserve(hidden_size);
+    float* learned = workspace_.branch.Reserve(tokens_count_ * hidden_size);
     for (int64_t i = 0; i < tokens_count_; ++i) {
       DequantizeRow(weights_.positions, positions_[static_cast<size_t>(i)],
-                    {position, static_cast<size_t>(hidden_size)});
-      backend_.Add({.x = x + i * hidden_size,
-                    .y = position,
-                    .ldx = hidden_size,
-                    .ldy = hidden_size,
-                    .tokens_count = 1,
-                    .cols = hidden_size});
+                    {learned + i * hidden_size, static_cast<size_t>(hidden_size)});
     }
+    backend_.Add({.x = x,
+                  .y = learned,
+                  .ldx = hidden_size,
+                  .ldy = hidden_size,
+                  .tokens_count = tokens_count_,
+                  .cols = hidden_size});
   }
 }
 

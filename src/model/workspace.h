@@ -25,12 +25,11 @@ class FloatBuffer {
 struct Workspace {
   FloatBuffer residual;   ///< x [T, M]
   FloatBuffer normed;     ///< norms' outputs [T, M]
-  FloatBuffer branch;     ///< what attention or FFN adds [T, M]
+  FloatBuffer branch;     ///< what attention, FFN or learned positions add [T, M]
   FloatBuffer second;     ///< a parallel block's FFN branch [T, M]
   FloatBuffer qkv;        ///< [T, (Hq + 2 Hkv) D]
   FloatBuffer attention;  ///< [T, Hq D]
   FloatBuffer ffn;        ///< [T, 2 F] or [T, F]
-  FloatBuffer row;        ///< one row of a table
   FloatBuffer gathered;   ///< rows whose logits are asked for
 };
 

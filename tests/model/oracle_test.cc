@@ -15,15 +15,16 @@ namespace kvasir {
 namespace {
 
 /// How far from the oracle a backend may be at each position. Float weights and the reference:
-/// 2e-3, tokens compared while their lead is above 0.01. Backends that round activations to 8 bits
-/// for quantized weights move about as far as bfloat16 does (both keep 8 bits of each value), so
-/// they get the oracle's rule for bfloat16: three times the difference it measured, plus 0.05.
+/// 2e-4 (a reordered sum moves 1e-5), tokens compared while their lead is above 0.01. Backends that
+/// round activations to 8 bits for quantized weights move about as far as bfloat16 does (both keep
+/// 8 bits of each value), so they get the oracle's rule for bfloat16: three times the difference it
+/// measured, plus 0.05.
 struct Tolerance {
   bool rounded_activations = false;
   const test::ExpectedCase& expected;
 
   [[nodiscard]] double At(size_t position) const {
-    if (!rounded_activations) return 2e-3;
+    if (!rounded_activations) return 2e-4;
     return 3.0 * expected.bf16_diff[position] + 0.05;
   }
   [[nodiscard]] double MarginAt(size_t position) const {

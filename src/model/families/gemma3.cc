@@ -21,6 +21,11 @@ Blueprint Build(ConfigReader& reader) {
   defaults.head_dim = 256;
   defaults.tied_embeddings = true;
   defaults.rope.theta = 1e6;
+  if (!reader.is_gguf()) {  // multimodal checkpoints rely on these
+    defaults.vocab_size = 262208;
+    defaults.query_heads = 8;
+    defaults.kv_heads = 4;
+  }
   CommonConfig common = ReadCommon(reader, defaults);
   common.norm.weight_plus_one = !reader.is_gguf();
   Blueprint out;

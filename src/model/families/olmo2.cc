@@ -17,9 +17,10 @@ Blueprint Build(ConfigReader& reader) {
       reader.is_gguf() ? common.rope : ReadRope(reader, defaults.rope, "sliding_attention");
   local.scaling = RopeScaling{};
   const int local_table = AddRopeTable(reader, out.spec, local);
-  const bool has_window = reader.architecture() != "Olmo2ForCausalLM";
+  const bool is_olmo3 =
+      reader.architecture().starts_with("Olmo3") || reader.architecture() == "olmo3";
   const int64_t window =
-      has_window ? reader.Int({"sliding_window", "attention.sliding_window"}, 0) : 0;
+      reader.Int({"sliding_window", "attention.sliding_window"}, is_olmo3 ? 4096 : 0);
   ApplyMasks(reader, out.spec, window, [](int64_t layer) { return (layer + 1) % 4 != 0; });
   ForEachLayer(out.spec, [&](int64_t, LayerSpec& layer, GroupedQueryAttention& attention) {
     attention.qk_norm = QkNorm::kWholeRow;

@@ -103,6 +103,20 @@ TEST(LoadErrors, TensorsThatDoNotFitTheConfig) {
               HasSubstr("model.layers.0.self_attn.q_proj.bias"));
 }
 
+TEST(LoadErrors, TheTextPartOfAMultimodalConfigIsRead) {
+  EXPECT_EQ(LoadError("gemma3",
+                      [](files::ModelFiles& files) {
+                        json text = files.config;
+                        text.erase("architectures");
+                        text.erase("dtype");
+                        files.config = {{"architectures", {"Gemma3ForConditionalGeneration"}},
+                                        {"model_type", "gemma3"},
+                                        {"dtype", "bfloat16"},
+                                        {"text_config", text}};
+                      }),
+            "");
+}
+
 TEST(LoadErrors, AHeadBesideATiedTableIsIgnored) {
   EXPECT_EQ(ConfigError("llama", "tie_word_embeddings", true), "");
 }
