@@ -28,6 +28,17 @@ std::vector<std::string> LongFlags(const CLI::App& app) {
   return flags;
 }
 
+// The first word of the command line, where it should have been a subcommand and is none.
+int ReportUnknownCommand(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  const std::string nearest = Nearest(word, names);
+  std::fprintf(stderr, "kvasir: '%s' is not a command%s%s%s; 'kvasir --help' lists them\n",
+               word.c_str(), nearest.empty() ? "" : ", did you mean '", nearest.c_str(),
+               nearest.empty() ? "" : "'");
+  return kExitUsage;
+}
+
 int ReportUsageError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = Innermost(app);
   std::fprintf(stderr, "kvasir: %s\n", error.what());
@@ -69,6 +80,9 @@ int Main(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     return app.exit(version);
   } catch (const CLI::ParseError& error) {
+    if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
+      return ReportUnknownCommand(app, argv[1]);
+    }
     return ReportUsageError(app, error);
   }
   return exit_code;

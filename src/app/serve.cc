@@ -197,10 +197,13 @@ void AddListenFlags(CLI::App& command, ServeFlags& flags) {
       .add_option("--api-key", config.api_keys,
                   "Key that requests must carry; may be given several times; also "
                   "$KVASIR_API_KEY")
+      ->allow_extra_args(false)
       ->group(group);
   command
       .add_option("--allowed-origins", config.allowed_origins,
-                  "Origins of web pages that may call (CORS)")
+                  "Origins of web pages that may call (CORS), separated by commas")
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->capture_default_str()
       ->group(group);
   command.add_flag("--allow-credentials", config.allow_credentials, "CORS with credentials")

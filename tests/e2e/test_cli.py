@@ -1,9 +1,11 @@
 """The command line: what each subcommand prints, and with which exit code."""
 
 import json
+import subprocess
+import sys
 
 import pytest
-from conftest import TINY, run_cli
+from conftest import BINARY, ROOT, TINY, run_cli
 
 COMMANDS = ["serve", "chat", "complete", "tokenize", "render", "inspect", "completion"]
 
@@ -80,3 +82,16 @@ def test_completion_script_names_the_flags():
     shown = run_cli("completion")
     assert "--max-num-seqs" in shown.stdout
     assert "tokenize" in shown.stdout
+
+
+def test_flags_page_is_what_help_prints():
+    shown = subprocess.run([sys.executable, ROOT / "scripts/make_flags_doc.py", BINARY],
+                           capture_output=True, text=True, check=True).stdout
+    assert shown == (ROOT / "docs/flags.md").read_text(), (
+        "run: scripts/make_flags_doc.py build/release/kvasir > docs/flags.md")
+
+
+def test_unknown_command_names_the_nearest():
+    shown = run_cli("sreve", "x")
+    assert shown.returncode == 2
+    assert "did you mean 'serve'" in shown.stderr

@@ -30,7 +30,7 @@ def model_of(folder):
     return gguf if gguf.exists() else folder
 
 
-@pytest.mark.parametrize("folder,flags,prompt_min,total_max", settings())
+@pytest.mark.parametrize("folder,flags,prompt_min,total_max", list(settings()))
 def test_against_transformers(folder, flags, prompt_min, total_max):
     expected = json.loads((folder / "expected.json").read_text())
     cases_run = 0
