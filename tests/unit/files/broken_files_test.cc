@@ -38,6 +38,13 @@ void* CountedAllocation(size_t bytes) {
 
 void* operator new(size_t bytes) { return CountedAllocation(bytes); }
 void* operator new[](size_t bytes) { return CountedAllocation(bytes); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  allocated_bytes += bytes;
+  return std::malloc(std::max<size_t>(bytes, 1));
+}
+void* operator new[](size_t bytes, const std::nothrow_t& tag) noexcept {
+  return operator new(bytes, tag);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
