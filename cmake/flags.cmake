@@ -10,7 +10,9 @@ target_compile_options(kvasir_options INTERFACE
 target_compile_definitions(kvasir_options INTERFACE KVASIR_VERSION="${PROJECT_VERSION}")
 if(KVASIR_SANITIZE)
   target_compile_options(kvasir_options INTERFACE -fsanitize=${KVASIR_SANITIZE}
-    -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    -fno-omit-frame-pointer -fno-sanitize-recover=all
+    # g++ 12 sees uninitialized values in the standard library once it is instrumented.
+    -Wno-maybe-uninitialized)
   target_link_options(kvasir_options INTERFACE -fsanitize=${KVASIR_SANITIZE})
 elseif(CMAKE_BUILD_TYPE MATCHES "Rel")
   target_compile_options(kvasir_options INTERFACE -D_FORTIFY_SOURCE=2)
