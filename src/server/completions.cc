@@ -14,6 +14,7 @@ namespace kvasir::server {
 namespace {
 
 constexpr int64_t kMaxTokensDefault = 16;
+constexpr size_t kChoicesMax = 4096;  // prompts times n
 
 class CompletionForm final : public GenerationForm {
  public:
@@ -296,6 +297,11 @@ void HandleCompletions(Context& context, const std::shared_ptr<Exchange>& exchan
   const bool add_special_tokens = fields.Bool("add_special_tokens").value_or(true);
   std::vector<Prompt> prompts;
   ReadPrompts(context, fields, prompts);
+  const size_t choices_count = prompts.size() * static_cast<size_t>(options.request.n);
+  if (choices_count > kChoicesMax) {
+    fields.Semantic("n", fmt::format("{} prompts with n={} are more than {} choices.",
+                                     prompts.size(), options.request.n, kChoicesMax));
+  }
   if (const auto error = problems.ToError()) return exchange->Fail(*error);
   body = Json();
 
@@ -322,7 +328,6 @@ void HandleCompletions(Context& context, const std::shared_ptr<Exchange>& exchan
   options.request.sampling.logprobs = options.logprobs;
   options.request.prompt_logprobs = std::max(options.prompt_logprobs, echo ? options.logprobs : -1);
 
-  const size_t choices_count = prompts.size() * static_cast<size_t>(options.request.n);
   auto form = std::make_unique<CompletionForm>(context, options, echo, choices_count);
   std::make_shared<Generation>(context, exchange, std::move(options), std::move(prompts),
                                "cmpl-" + exchange->id, std::move(form))

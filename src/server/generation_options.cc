@@ -11,7 +11,7 @@
 namespace kvasir::server {
 namespace {
 
-constexpr size_t kStopBytesMax = 64 * 1024;  // all stop strings of a request together
+constexpr size_t kStopBytesMax = 4096;  // all stop strings of a request together
 constexpr int64_t kStopTokensMax = 16'384;
 constexpr int64_t kBadWordsMax = 1'024;
 constexpr int64_t kLogprobTokensMax = 128;

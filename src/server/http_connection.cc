@@ -136,6 +136,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       return;
     }
     phase_ = Phase::kIdle;
+    SetDeadline(shared_->limits.idle_timeout_ns);
     Read();
   }
   void OnRead(error_code ec, size_t size);

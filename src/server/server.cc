@@ -17,6 +17,9 @@
 namespace kvasir::server {
 namespace {
 
+// Bodies with a length of so many digits are read before they are refused.
+constexpr size_t kSmallLengthDigits = 5;
+
 // What a request that waits for a worker costs beside its body.
 constexpr int64_t kPreparingBytesPerRequest = 4096;
 
@@ -146,12 +149,14 @@ struct Server::State final : HttpHandler {
     return std::nullopt;
   }
 
-  // A refusal before the body spares reading it; the same checks answer those without one.
+  // A refusal before the body spares sending it, but ends the connection; for a small one that is
+  // on its way already, OnRequest refuses as well.
   std::optional<HttpResponse> OnHeaders(const HttpRequest& request) override {
-    if (request.method == "OPTIONS") return std::nullopt;
-    const bool has_body = request.Header("content-length") != nullptr ||
-                          request.Header("transfer-encoding") != nullptr;
-    if (!has_body) return std::nullopt;
+    const std::string* length = request.Header("content-length");
+    const bool large = request.Header("transfer-encoding") != nullptr ||
+                       request.Header("expect") != nullptr ||
+                       (length != nullptr && length->size() > kSmallLengthDigits);
+    if (!large || request.method == "OPTIONS") return std::nullopt;
     const Route* route = FindRoute(request.path);
     std::optional<size_t> api_key;
     std::optional<HttpResponse> refusal = Refusal(request, route, api_key);

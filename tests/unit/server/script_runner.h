@@ -43,6 +43,11 @@ class Script {
     const std::lock_guard lock(mutex_);
     fail_at_ = position;
   }
+  /// Steps that have begun; one more than steps() while the gate holds one.
+  [[nodiscard]] int64_t entered() {
+    const std::lock_guard lock(mutex_);
+    return entered_;
+  }
   [[nodiscard]] int64_t steps() {
     const std::lock_guard lock(mutex_);
     return steps_;
@@ -56,6 +61,7 @@ class Script {
   bool by_seed_ = false;
   int64_t allowed_ = int64_t{1} << 60;
   int64_t steps_ = 0;
+  int64_t entered_ = 0;
   int64_t fail_at_ = -1;
 };
 
@@ -68,6 +74,7 @@ class ScriptRunner final : public Runner {
 
   StepResult Run(const StepPlan& plan) override {
     std::unique_lock lock(script_.mutex_);
+    ++script_.entered_;
     script_.changed_.wait(lock, [&] { return script_.steps_ < script_.allowed_; });
     ++script_.steps_;
     StepResult result;
