@@ -245,9 +245,10 @@ bool EngineCore::Step() {
       EndRequest(*sequence->request, FinishReason::kError, error, run_end);
     }
   }
-  ObserveStep(begin, run_begin, run_end);
+  ObserveStep(run_end - run_begin);
   UpdateGauges();
   Deliver();
+  metrics_.step_overhead_seconds.Observe(ToSeconds(clock_->Now() - begin - (run_end - run_begin)));
   return true;
 }
 
@@ -534,8 +535,7 @@ void EngineCore::UpdateGauges() {
                               static_cast<double>(pool.blocks_count()));
 }
 
-void EngineCore::ObserveStep(TimeNs begin, TimeNs run_begin, TimeNs run_end) {
-  const double seconds = ToSeconds(run_end - run_begin);
+void EngineCore::ObserveStep(TimeNs run_time) {
   const auto sequences_count = static_cast<int64_t>(plan_.items.size());
   // An item whose last token was drawn, not given, and is its only one, decodes.
   const int64_t decodes_count = std::ranges::count_if(plan_.items, [](const PlanItem& item) {
@@ -546,11 +546,10 @@ void EngineCore::ObserveStep(TimeNs begin, TimeNs run_begin, TimeNs run_end) {
   Histogram& histogram = decodes_count == 0                 ? metrics_.step_seconds_prefill
                          : decodes_count == sequences_count ? metrics_.step_seconds_decode
                                                             : metrics_.step_seconds_mixed;
-  histogram.Observe(seconds);
+  histogram.Observe(ToSeconds(run_time));
   metrics_.steps.Add();
   metrics_.iteration_tokens.Observe(static_cast<double>(plan_.TokensCount()));
   metrics_.step_sequences.Observe(static_cast<double>(sequences_count));
-  metrics_.step_overhead_seconds.Observe(ToSeconds(clock_->Now() - begin) - seconds);
 }
 
 }  // namespace kvasir::engine

@@ -94,7 +94,7 @@ class EngineCore {
   /// An event to fill in, to be delivered after the step. Valid until the next call.
   TokenEvent& Emit(RequestState& request, int32_t index);
   void Deliver();
-  void ObserveStep(TimeNs begin, TimeNs run_begin, TimeNs run_end);
+  void ObserveStep(TimeNs run_time);
 
   EngineConfig config_;
   std::unique_ptr<Runner> runner_;
