@@ -26,11 +26,12 @@ enum class ContentFormat {
 
 /// The template(s) and tokens of one model.
 struct ChatTemplateConfig {
-  std::string source;                          ///< the default template
-  std::optional<std::string> tool_use_source;  ///< used instead when a request has tools
-  std::optional<std::string> bos_token;        ///< nullopt: undefined in the template
-  std::optional<std::string> eos_token;
-  std::map<std::string, std::string> other_tokens;  ///< e.g. "pad_token" → "<pad>"
+  std::string source = {};  ///< the default template
+  std::optional<std::string> tool_use_source =
+      std::nullopt;                                     ///< used instead when a request has tools
+  std::optional<std::string> bos_token = std::nullopt;  ///< nullopt: undefined in the template
+  std::optional<std::string> eos_token = std::nullopt;
+  std::map<std::string, std::string> other_tokens = {};  ///< e.g. "pad_token" → "<pad>"
   ContentFormat content_format = ContentFormat::kAuto;
 };
 

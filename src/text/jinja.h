@@ -31,7 +31,7 @@ struct RenderLimits {
   int depth = 2'000;                             ///< nested nodes, macro calls included
   std::size_t stack_bytes = 1024 * 1024;         ///< of the calling thread
   std::size_t output_bytes = 64 * 1024 * 1024;   ///< of the whole render
-  std::size_t value_bytes = 64 * 1024 * 1024;    ///< of one string, or one list (16 bytes an item)
+  std::size_t value_bytes = 64 * 1024 * 1024;    ///< of one string, or one list (32 bytes an item)
   std::size_t memory_bytes = 512 * 1024 * 1024;  ///< of all values alive
 };
 

@@ -16,6 +16,7 @@ Value NoAttribute(const Value& subject, Str* name) {
 // Python's slice.indices(): the numbers of the items, as start, step and count.
 struct SliceRange {
   Integer start = 0;
+  Integer stop = 0;
   Integer step = 1;
   std::size_t count = 0;
 };
@@ -35,8 +36,8 @@ SliceRange Indices(Integer length, const Value& start, const Value& stop, const 
     return std::clamp(i, low, high);
   };
   range.start = clamp(start, backward ? high : low);
-  const Integer end = clamp(stop, backward ? low : high);
-  const Integer distance = backward ? range.start - end : end - range.start;
+  range.stop = clamp(stop, backward ? low : high);
+  const Integer distance = backward ? range.start - range.stop : range.stop - range.start;
   const Integer stride = backward ? -range.step : range.step;
   if (distance > 0) range.count = static_cast<std::size_t>((distance - 1) / stride + 1);
   return range;
@@ -108,7 +109,7 @@ Value Runtime::Attribute(const Value& subject, Str* name) {
 Value Runtime::Item(const Value& subject, const Value& key) {
   if (subject.undefined()) FailUndefined(subject);
   if (subject.Is(Kind::kDict)) {
-    if (!key.Is(Kind::kList) && !key.Is(Kind::kDict) && !key.Is(Kind::kNamespace)) {
+    if (!key.Is(Kind::kList) && !key.Is(Kind::kDict) && !key.Is(Kind::kDictView)) {
       const Dict& dict = subject.AsDict();
       const int64_t at = dict.Find(*this, key);
       if (at >= 0) return dict.entries[static_cast<std::size_t>(at)].second;
@@ -155,26 +156,34 @@ Value Runtime::Item(const Value& subject, const Value& key) {
 Value Runtime::Slice(const Value& subject, const Value& start, const Value& stop,
                      const Value& step) {
   if (subject.undefined()) FailUndefined(subject);
-  const auto nothing = [&] {
-    const Value name = String("of a slice");
-    return Value::Undefined(Lack::kElement, name.AsStr(), subject.kind());
-  };
-  for (const Value* bound : {&start, &stop, &step}) {
-    if (!bound->missing() && !bound->none() && !bound->integral()) return nothing();
+  if (!subject.string() && !subject.sequence() && !subject.Is(Kind::kRange)) {
+    Fail("'{}' object cannot be sliced", TypeName(subject));
   }
-  if (!subject.string() && !subject.sequence() && !subject.Is(Kind::kRange)) return nothing();
+  for (const Value* bound : {&start, &stop, &step}) {
+    if (!bound->missing() && !bound->none() && !bound->integral()) {
+      Fail("slice indices must be integers or None, got {}", TypeName(*bound));
+    }
+  }
   const std::size_t length = *Length(subject);
   const SliceRange range = Indices(static_cast<Integer>(length), start, stop, step);
   if (subject.string()) {
     StepBytes(subject.Text().size());
     return String(SliceText(subject.Text(), length, range));
   }
+  if (subject.Is(Kind::kRange)) {
+    const RangeObject& whole = subject.AsRange();
+    auto* part = heap.New<RangeObject>();
+    part->start = whole.start + whole.step * range.start;
+    part->stop = whole.start + whole.step * range.stop;
+    part->step = whole.step * range.step;
+    part->size = range.count;
+    return Value::Of(Kind::kRange, part);
+  }
   Step(range.count);
   List* list = NewList(range.count);
   for (std::size_t i = 0; i < range.count; ++i) {
     const auto at = static_cast<std::size_t>(range.start + range.step * static_cast<Integer>(i));
-    Append(*list, subject.Is(Kind::kRange) ? Value::Int(subject.AsRange().At(at))
-                                           : subject.AsList().items[at]);
+    Append(*list, subject.AsList().items[at]);
   }
   return Value::Of(list, subject.Is(Kind::kTuple));
 }

@@ -19,12 +19,14 @@ class FreeVariables {
  public:
   explicit FreeVariables(const Tree& tree) { Analyze({}, tree.body, {}, nullptr); }
 
-  [[nodiscard]] Names Take() { return std::move(free_); }
+  [[nodiscard]] const Names& free() const { return free_; }
+  [[nodiscard]] const Names& shadowed() const { return shadowed_; }
 
  private:
   struct Scope {
     Names known;   // has a meaning in this scope
     Names stored;  // is assigned in this scope
+    Names hidden;  // is assigned before it is read
     const Scope* parent = nullptr;
   };
 
@@ -41,7 +43,8 @@ class FreeVariables {
     if (!IsGlobal(name)) free_.insert(name);
   }
 
-  static void Store(Scope& scope, const std::string& name) {
+  void Store(Scope& scope, const std::string& name) {
+    if (scope.parent == nullptr && !scope.known.contains(name)) scope.hidden.insert(name);
     scope.stored.insert(name);
     scope.known.insert(name);
   }
@@ -72,6 +75,7 @@ class FreeVariables {
     std::vector<const Node*> inner;
     for (const Node* node : expressions) Visit(scope, node, inner);
     for (const Node* node : body) Visit(scope, node, inner);
+    if (parent == nullptr) shadowed_ = scope.hidden;
     for (const Node* node : inner) VisitInner(node, scope);
   }
 
@@ -122,6 +126,7 @@ class FreeVariables {
   // A name that only some of the branches assign may still come from the context.
   void VisitIf(Scope& scope, const Node* node, std::vector<const Node*>& inner) {
     Visit(scope, node->a, inner);
+    const Names known_before = scope.known;
     Scope branches[3] = {scope, scope, scope};
     for (const Node* child : node->body) Visit(branches[0], child, inner);
     for (const Node* child : node->elifs) Visit(branches[1], child, inner);
@@ -137,6 +142,9 @@ class FreeVariables {
       scope.stored.insert(branch.stored.begin(), branch.stored.end());
     }
     for (const auto& [name, count] : stored) {
+      if (count == 3 && scope.parent == nullptr && !known_before.contains(name)) {
+        scope.hidden.insert(name);
+      }
       if (count < 3 && !Knows(scope.parent, name) && !IsGlobal(name)) free_.insert(name);
     }
   }
@@ -145,6 +153,7 @@ class FreeVariables {
     switch (node->kind) {
       case NodeKind::kFor: {
         Scope names;
+        names.parent = &parent;
         StoreTarget(names, node->a);
         if (node->c != nullptr) Analyze(names.known, {}, {node->c}, &parent);
         names.known.insert("loop");
@@ -164,6 +173,7 @@ class FreeVariables {
       }
       case NodeKind::kWith: {
         Scope names;
+        names.parent = &parent;
         for (const Node* target : node->items) StoreTarget(names, target);
         Analyze(names.known, node->body, {}, &parent);
         return;
@@ -180,6 +190,7 @@ class FreeVariables {
   }
 
   Names free_;
+  Names shadowed_;
 };
 
 void Walk(const Node* node, const std::function<void(const Node*)>& visit) {
@@ -303,9 +314,12 @@ class ContentLoops {
 
 }  // namespace
 
-TemplateFacts Analyze(const Tree& tree) {
-  TemplateFacts facts;
-  facts.free_variables = FreeVariables(tree).Take();
+Analysis Analyze(const Tree& tree) {
+  Analysis analysis;
+  TemplateFacts& facts = analysis.facts;
+  const FreeVariables variables(tree);
+  facts.free_variables = variables.free();
+  analysis.shadowed = variables.shadowed();
   facts.content_form = ContentLoops(tree).found() ? ContentForm::kParts : ContentForm::kString;
   for (const Node* root : tree.body) {
     Walk(root, [&](const Node* node) {
@@ -314,7 +328,7 @@ TemplateFacts Analyze(const Tree& tree) {
                                   node->constant.Text().find("developer") != std::string::npos;
     });
   }
-  return facts;
+  return analysis;
 }
 
 }  // namespace kvasir::text::jinja

@@ -356,10 +356,11 @@ class PercentFormatter {
       Directive(format, at, out);
       runtime_.CheckSize(out.size());
     }
-    const bool all_used = values_.Is(Kind::kTuple)
-                              ? next_ == values_.AsList().items.size()
-                              : next_ > 0 || values_.Is(Kind::kDict) || values_.Is(Kind::kList) ||
-                                    values_.undefined();
+    // Python takes whatever has items, except a tuple, for a mapping whose keys may go unused.
+    const bool mapping = values_.Is(Kind::kDict) || values_.Is(Kind::kList) ||
+                         values_.Is(Kind::kRange) || values_.undefined();
+    const bool all_used =
+        values_.Is(Kind::kTuple) ? next_ == values_.AsList().items.size() : next_ > 0 || mapping;
     if (!all_used) Fail("not all arguments converted during string formatting");
     return out;
   }

@@ -37,6 +37,9 @@ struct Interpreter::Macro final : Callable {
     return {};
   }
   [[nodiscard]] const char* TypeName() const override { return "Macro"; }
+  [[nodiscard]] std::string Repr() const override {
+    return node->name == nullptr ? "<Macro anonymous>" : "<Macro '" + node->name->text + "'>";
+  }
   [[nodiscard]] std::string_view Name() const {
     return node->name == nullptr ? std::string_view("caller") : std::string_view(node->name->text);
   }

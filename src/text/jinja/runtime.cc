@@ -384,7 +384,7 @@ std::size_t Runtime::Hash(const Value& value) {
     }
     case Kind::kList:
     case Kind::kDict:
-    case Kind::kNamespace:
+    case Kind::kDictView:
       Fail("unhashable type: '{}'", TypeName(value));
     case Kind::kNone:
     case Kind::kUndefined:
@@ -452,15 +452,29 @@ void Runtime::AppendItems(std::string& out, const std::vector<Value>& items) {
   }
 }
 
-void Runtime::AppendDict(std::string& out, const Dict& dict) {
-  out.push_back('{');
-  for (std::size_t i = 0; i < dict.entries.size(); ++i) {
-    if (i > 0) out += ", ";
-    AppendRepr(out, dict.entries[i].first);
-    out += ": ";
-    AppendRepr(out, dict.entries[i].second);
+template <typename Print>
+void Runtime::Once(std::string& out, const Object* object, std::string_view again,
+                   const Print& print) {
+  if (std::find(printing_.begin(), printing_.end(), object) != printing_.end()) {
+    out += again;
+    return;
   }
-  out.push_back('}');
+  printing_.push_back(object);
+  print();
+  printing_.pop_back();
+}
+
+void Runtime::AppendDict(std::string& out, const Dict& dict) {
+  Once(out, &dict, "{...}", [&] {
+    out.push_back('{');
+    for (std::size_t i = 0; i < dict.entries.size(); ++i) {
+      if (i > 0) out += ", ";
+      AppendRepr(out, dict.entries[i].first);
+      out += ": ";
+      AppendRepr(out, dict.entries[i].second);
+    }
+    out.push_back('}');
+  });
 }
 
 void Runtime::AppendRepr(std::string& out, const Value& value) {
@@ -491,14 +505,18 @@ void Runtime::AppendRepr(std::string& out, const Value& value) {
       if (value.markup()) out += ")";
       return;
     case Kind::kList:
-      out.push_back('[');
-      AppendItems(out, value.AsList().items);
-      out.push_back(']');
+      Once(out, value.AsObject(), "[...]", [&] {
+        out.push_back('[');
+        AppendItems(out, value.AsList().items);
+        out.push_back(']');
+      });
       return;
     case Kind::kTuple:
-      out.push_back('(');
-      AppendItems(out, value.AsList().items);
-      out += value.AsList().items.size() == 1 ? ",)" : ")";
+      Once(out, value.AsObject(), "(...)", [&] {
+        out.push_back('(');
+        AppendItems(out, value.AsList().items);
+        out += value.AsList().items.size() == 1 ? ",)" : ")";
+      });
       return;
     case Kind::kDict:
       AppendDict(out, value.AsDict());
@@ -527,8 +545,10 @@ void Runtime::AppendRepr(std::string& out, const Value& value) {
       return;
     }
     case Kind::kIterator:
-    case Kind::kCallable:
       out += fmt::format("<{} object>", TypeName(value));
+      return;
+    case Kind::kCallable:
+      out += value.AsCallable().Repr();
       return;
   }
 }

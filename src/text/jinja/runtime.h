@@ -127,10 +127,14 @@ class Runtime {
   [[nodiscard]] Value BinaryNumeric(Operator op, const Value& a, const Value& b);
   void AppendItems(std::string& out, const std::vector<Value>& items);
   void AppendDict(std::string& out, const Dict& dict);
+  /// Runs `print`, or writes `again` inside of the print of the same object.
+  template <typename Print>
+  void Once(std::string& out, const Object* object, std::string_view again, const Print& print);
 
   int64_t steps_left_;
   int depth_ = 0;
   const char* stack_base_;
+  std::vector<const Object*> printing_;  ///< containers whose repr is under way
 };
 
 /// Goes over any iterable; fails at the construction where it is none. Lists and dicts that grow

@@ -65,7 +65,7 @@ std::vector<std::string_view> SplitAtSpaces(std::string_view text, Integer limit
   text = TrimLeft(text);
   while (!text.empty()) {
     if (limit >= 0 && static_cast<Integer>(parts.size()) == limit) {
-      parts.push_back(TrimRight(text));
+      parts.push_back(text);
       break;
     }
     std::size_t end = 0;
@@ -85,7 +85,7 @@ std::vector<std::string_view> SplitAtSpacesFromRight(std::string_view text, Inte
   text = TrimRight(text);
   while (!text.empty()) {
     if (limit >= 0 && static_cast<Integer>(parts.size()) == limit) {
-      parts.push_back(TrimLeft(text));
+      parts.push_back(text);
       break;
     }
     std::size_t begin = text.size();
@@ -346,7 +346,11 @@ Value All(Runtime& runtime, const Value& self, Arguments& arguments) {
 }
 
 bool IsAlphaOrNumeric(char32_t c) { return IsAlpha(c) || IsNumeric(c); }
-bool IsAscii(char32_t c) { return c < 0x80; }
+
+Value IsAsciiText(Runtime& runtime, const Value& self, Arguments& arguments) {
+  const Bound bound("isascii", arguments, {});
+  return Value::Bool(*runtime.Length(self) == self.Text().size());
+}
 
 Value IsLowerText(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Bound bound("islower", arguments, {});
@@ -431,7 +435,7 @@ constexpr NamedMethod kMethods[] = {
     {"swapcase", ToSwappedCase},
     {"isalpha", All<IsAlpha>},
     {"isalnum", All<IsAlphaOrNumeric>},
-    {"isascii", All<IsAscii>},
+    {"isascii", IsAsciiText},
     {"isdecimal", All<IsDecimal>},
     {"isdigit", All<IsDigit>},
     {"isnumeric", All<IsNumeric>},

@@ -22,6 +22,7 @@ bool IsValidUtf8(std::string_view text) {
 struct Template::Parsed {
   std::unique_ptr<Tree> tree;
   TemplateFacts facts;
+  std::set<std::string> shadowed;
 };
 
 Template::Template(std::unique_ptr<Parsed> parsed) : parsed_(std::move(parsed)) {}
@@ -33,7 +34,9 @@ Result<std::unique_ptr<Template>> Template::Parse(std::string_view source) {
   }
   auto parsed = std::make_unique<Parsed>();
   KVASIR_ASSIGN_OR_RETURN(parsed->tree, ParseTemplate(source));
-  parsed->facts = Analyze(*parsed->tree);
+  Analysis analysis = Analyze(*parsed->tree);
+  parsed->facts = std::move(analysis.facts);
+  parsed->shadowed = std::move(analysis.shadowed);
   parsed->facts.mentions_content = source.find("content") != std::string_view::npos;
   return std::unique_ptr<Template>(new Template(std::move(parsed)));
 }
@@ -47,7 +50,7 @@ Result<std::string> Template::Render(const nlohmann::ordered_json& context,
   try {
     interpreter.AddGlobals();
     for (const auto& [name, value] : context.items()) {
-      if (interpreter.Names(name)) {
+      if (interpreter.Names(name) && !parsed_->shadowed.contains(name)) {
         interpreter.SetVariable(name, interpreter.runtime().FromJson(value));
       }
     }

@@ -90,14 +90,16 @@ Value IndentFilter(Runtime& runtime, const Value& subject, Arguments& arguments)
 
 Value TruncateFilter(Runtime& runtime, const Value& subject, Arguments& arguments) {
   const Bound bound("truncate", arguments, {"length", "killwords", "end", "leeway"});
-  std::string storage;
-  const std::string text(runtime.SoftText(subject, storage));
   const std::string end = bound.Has(2) ? bound.Text(2) : "...";
   const Integer length = bound.Int(0, 255);
   const Integer leeway = bound.Has(3) && bound[3].none() ? 5 : bound.Int(3, 5);
   const auto end_length = static_cast<Integer>(CountCodePoints(end));
   if (length < end_length) Fail("expected length >= {}", static_cast<int64_t>(end_length));
-  if (static_cast<Integer>(CountCodePoints(text)) <= length + leeway) return subject;
+  const std::optional<std::size_t> size = runtime.Length(subject);
+  if (!size) Fail("object of type '{}' has no len()", TypeName(subject));
+  if (static_cast<Integer>(*size) <= length + leeway) return subject;
+  if (!subject.string()) Fail("truncate needs a string, got {}", TypeName(subject));
+  const std::string& text = subject.Text();
   std::string kept = text.substr(0, OffsetOf(text, static_cast<std::size_t>(length - end_length)));
   if (!bound.Truth(runtime, 1)) {
     const std::size_t space = kept.rfind(' ');
@@ -142,6 +144,9 @@ Value Safe(Runtime& runtime, const Value& subject, Arguments& arguments) {
 
 Value UrlEncode(Runtime& runtime, const Value& subject, Arguments& arguments) {
   const Bound bound("urlencode", arguments, {});
+  if (runtime.Iterable(subject) && !subject.string() && !subject.undefined()) {
+    Fail("urlencode needs a string, got {}", TypeName(subject));
+  }
   std::string storage;
   std::string out;
   for (const char c : runtime.SoftText(subject, storage)) {
@@ -227,6 +232,18 @@ double RoundTo(double value, int precision) {
   return std::nearbyint(value / unit) * unit;
 }
 
+// To a multiple of 10^digits, ties to even.
+Integer RoundInteger(Integer value, int digits) {
+  constexpr int kDigitsMax = 37;  // 10^38 is the last power in 127 bits
+  if (digits > kDigitsMax) return 0;
+  Integer unit = 1;
+  for (int i = 0; i < digits; ++i) unit *= 10;
+  Integer quotient = value / unit;
+  const Integer rest = value < 0 ? -(value % unit) : value % unit;
+  if (rest * 2 > unit || (rest * 2 == unit && quotient % 2 != 0)) quotient += value < 0 ? -1 : 1;
+  return quotient * unit;
+}
+
 Value Round(Runtime& runtime, const Value& subject, Arguments& arguments) {
   const Bound bound("round", arguments, {"precision", "method"});
   runtime.Step();
@@ -236,8 +253,8 @@ Value Round(Runtime& runtime, const Value& subject, Arguments& arguments) {
   const std::string method = bound.Has(1) ? bound.Text(1) : "common";
   if (method == "common") {
     if (subject.integral() && precision >= 0) return Value::Int(subject.AsInt());
-    const double rounded = RoundTo(subject.AsDouble(), precision);
-    return subject.integral() ? IntegerOf(rounded) : Value::Float(rounded);
+    if (subject.integral()) return Value::Int(RoundInteger(subject.AsInt(), -precision));
+    return Value::Float(RoundTo(subject.AsDouble(), precision));
   }
   if (method != "ceil" && method != "floor") Fail("method must be common, ceil or floor");
   const double scale = std::pow(10.0, precision);

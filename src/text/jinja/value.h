@@ -272,6 +272,9 @@ struct Callable : Object {
     return {};
   }
   [[nodiscard]] virtual const char* TypeName() const { return "function"; }
+  [[nodiscard]] virtual std::string Repr() const {
+    return "<" + std::string(TypeName()) + " object>";
+  }
 };
 
 inline Value Value::Of(List* list, bool tuple) {

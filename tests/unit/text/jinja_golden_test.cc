@@ -21,7 +21,8 @@ Json ReadJson(const std::filesystem::path& path) { return Json::parse(test::Read
 
 jinja::LocalTime FrozenClock() { return jinja::ParseLocalTime("2026-11-29T12:34:56").value(); }
 
-// Errors that an engine may render instead: forbidden methods, and filters that Jinja does not have.
+// Errors that an engine may render instead: forbidden methods, and filters that Jinja does not
+// have.
 bool MayRender(const Json& error) {
   return error["type"] == "SecurityError" ||
          error["message"].get<std::string>().starts_with("No filter named");
@@ -75,7 +76,8 @@ class Goldens {
     }
     request.add_generation_prompt = c["add_generation_prompt"].get<bool>();
     request.continue_final_message = c.value("continue_final_message", false);
-    for (const auto& [key, value] : c["kwargs"].items()) request.template_kwargs[key] = Named(value);
+    for (const auto& [key, value] : c["kwargs"].items())
+      request.template_kwargs[key] = Named(value);
     return request;
   }
 
