@@ -81,7 +81,8 @@ Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedEngine& loaded, 
   int64_t length = flags.max_model_len > 0 ? flags.max_model_len : spec.max_positions;
   int64_t budget = flags.max_num_batched_tokens;
   if (budget == 0) {
-    budget = DefaultBatchedTokens(spec, loaded.backend->name(), loaded.pool->size());
+    budget = std::max(DefaultBatchedTokens(spec, loaded.backend->name(), loaded.pool->size()),
+                      flags.max_num_seqs);
     if (!flags.enable_chunked_prefill) budget = std::max(budget, length);
   }
 
@@ -117,7 +118,8 @@ Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedEngine& loaded, 
   config.cache = sizes.kv_plan.cache;
   config.vocab_size = spec.vocab_size;
   config.max_model_len = length;
-  config.max_num_seqs = flags.max_num_seqs;
+  // A running sequence takes at least one token of a step's budget.
+  config.max_num_seqs = std::min(flags.max_num_seqs, budget);
   config.max_num_batched_tokens = budget;
   config.max_num_queued_reqs = flags.max_num_queued_reqs;
   config.max_num_queued_tokens = flags.max_num_queued_tokens;

@@ -15,6 +15,7 @@
 #include "app/loaded_engine.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "cache/capacity.h"
 #include "kernels/backend.h"
 #include "support/data.h"
 
@@ -109,6 +110,7 @@ std::vector<Request> MixedRequests(int count, int64_t vocab, int64_t prompt_max,
 
 struct Outcome {
   std::vector<Answer> answers;
+  int64_t blocks_per_request = 0;
   int64_t preemptions = 0;
   int64_t prefix_hits = 0;
 };
@@ -123,6 +125,8 @@ Outcome RunAll(const app::EngineFlags& flags, const std::vector<Request>& reques
     ADD_FAILURE() << loaded.error().message;
     return outcome;
   }
+  const engine::EngineConfig& config = loaded->engine->config();
+  outcome.blocks_per_request = cache::PeakBlocks(config.cache, config.max_model_len, 1);
   for (int round = 0; round < rounds; ++round) {
     outcome.answers.clear();
     std::vector<std::shared_ptr<Collector>> collectors;
@@ -158,7 +162,7 @@ struct Workload {
   int64_t vocab;
   int64_t prompt_max;
   int64_t output_max;
-  int64_t small_blocks_count;  // so few that most requests are preempted
+  int64_t preemptions_min;  // that the small cache must bring about
 };
 
 void CheckModel(const std::filesystem::path& path, const std::string& kernels,
@@ -187,16 +191,15 @@ void CheckModel(const std::filesystem::path& path, const std::string& kernels,
 
   app::EngineFlags small = loaded;
   small.kv_cache_memory.clear();
-  small.num_kv_blocks = workload.small_blocks_count;
+  small.num_kv_blocks = 2 * alone.blocks_per_request;
   const Outcome preempted = RunAll(small, requests, true);
   ExpectEqual(preempted, alone, "with a cache so small that requests are preempted");
-  EXPECT_GT(preempted.preemptions, workload.requests_count / 2);
+  EXPECT_GE(preempted.preemptions, workload.preemptions_min);
 
   if (!all_switches) return;
   for (const int64_t budget : {1, 7, 513}) {
     app::EngineFlags flags = loaded;
     flags.max_num_batched_tokens = budget;
-    flags.max_num_seqs = budget < 8 ? budget : 64;
     ExpectEqual(RunAll(flags, requests, true), alone, "budget " + std::to_string(budget));
   }
   for (const int64_t block_size : {8, 32}) {
@@ -224,7 +227,7 @@ void CheckModel(const std::filesystem::path& path, const std::string& kernels,
   }
 }
 
-constexpr Workload kTinyWorkload = {64, 380, 200, 40, 30};
+constexpr Workload kTinyWorkload = {64, 380, 60, 120, 48};
 
 class TinyModels : public testing::TestWithParam<const char*> {};
 
@@ -259,7 +262,7 @@ TEST(RealModel, SixtyFourMixedRequestsAnswerAsAlone) {
     if (std::getenv("CI") != nullptr) FAIL() << path << " is missing";
     GTEST_SKIP() << path << " is missing; ./test fetches it";
   }
-  CheckModel(path, "auto", {64, 49000, 96, 16, 16}, false);
+  CheckModel(path, "auto", {64, 49000, 48, 24, 8}, false);
 }
 
 }  // namespace
