@@ -227,7 +227,7 @@ void CheckModel(const std::filesystem::path& path, const std::string& kernels,
   }
 }
 
-constexpr Workload kTinyWorkload = {64, 380, 60, 120, 48};
+constexpr Workload kTinyWorkload = {64, 380, 60, 120, 32};
 
 class TinyModels : public testing::TestWithParam<const char*> {};
 
