@@ -8,7 +8,7 @@
 namespace kvasir::server::test {
 namespace {
 
-std::string StreamedText(const Answer& answer, int64_t index = 0) {
+std::string StreamedContent(const Answer& answer, int64_t index = 0) {
   std::string text;
   for (const Json& chunk : answer.chunks()) {
     for (const Json& choice : chunk.at("choices")) {
@@ -84,7 +84,7 @@ TEST(Chat, StreamIsTheWireOfVllm) {
           "{\"content\":\"\"},\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null,"
           "\"token_ids\":null}],\"system_fingerprint\":\"kvasir-" KVASIR_VERSION "\"}");
   EXPECT_EQ(events.back(), "[DONE]");
-  EXPECT_EQ(StreamedText(answer), "abc");
+  EXPECT_EQ(StreamedContent(answer), "abc");
   // One chunk a token.
   EXPECT_EQ(events.size(), 1 + Ids("abc").size() + 1 + 1);
 }
@@ -139,7 +139,7 @@ TEST(Chat, StreamedEqualsWholeWithStopStringsAndSplitCharacters) {
       body["stream_options"] = {{"include_usage", true}};
       const Answer streamed = fixture.Post("/v1/chat/completions", body);
       const Json message = whole.json().at("choices").at(0);
-      EXPECT_EQ(StreamedText(streamed), message.at("message").at("content").get<std::string>());
+      EXPECT_EQ(StreamedContent(streamed), message.at("message").at("content").get<std::string>());
       EXPECT_EQ(streamed.body.find("\xEF\xBF\xBD"), std::string::npos);
       const std::vector<Json> chunks = streamed.chunks();
       const Json& last = chunks[chunks.size() - 2].at("choices").at(0);
@@ -153,7 +153,9 @@ TEST(Chat, StreamedEqualsWholeWithStopStringsAndSplitCharacters) {
 
 TEST(Chat, StopStringEndsTheChoiceInTheEngineToo) {
   ServerFixture fixture;
-  fixture.script.SetTokens(Ids("one two three four five six"));  // and then "six" for ever
+  fixture.script.SetTokens(Ids("one two three four five six"));  // and its last token for ever
+  // Enough steps to write it, and too few to reach max_tokens: the gate holds the engine there.
+  fixture.script.SetAllowed(60);
   Json body = ChatBody("Hi");
   body["stop"] = {"three"};
   body["max_tokens"] = 400;
@@ -162,6 +164,7 @@ TEST(Chat, StopStringEndsTheChoiceInTheEngineToo) {
   EXPECT_EQ(choice.at("message").at("content"), "one two ");
   EXPECT_EQ(choice.at("finish_reason"), "stop");
   EXPECT_EQ(choice.at("stop_reason"), "three");
+  fixture.script.Allow(1);
   EXPECT_TRUE(Eventually([&] { return fixture.engine().Idle(); }));
   EXPECT_EQ(fixture.metrics().finished_stop.value(), 1);
 }
@@ -191,7 +194,7 @@ TEST(Chat, SeveralChoices) {
     const Json& choice = whole.at("choices").at(static_cast<size_t>(i));
     EXPECT_EQ(choice.at("index"), i);
     EXPECT_EQ(choice.at("finish_reason"), "length");
-    EXPECT_EQ(StreamedText(streamed, i), choice.at("message").at("content").get<std::string>());
+    EXPECT_EQ(StreamedContent(streamed, i), choice.at("message").at("content").get<std::string>());
   }
 }
 
@@ -272,7 +275,7 @@ TEST(Chat, EchoAndContinue) {
   const std::string prompt = whole.at("prompt_text").get<std::string>();
   EXPECT_TRUE(prompt.ends_with("assistant\nHello")) << prompt;
   body["stream"] = true;
-  EXPECT_EQ(StreamedText(fixture.Post("/v1/chat/completions", body)), "Hello world");
+  EXPECT_EQ(StreamedContent(fixture.Post("/v1/chat/completions", body)), "Hello world");
 }
 
 TEST(Chat, CachedTokensAreReported) {
@@ -303,7 +306,7 @@ TEST(Chat, LineSeparatorsAreEscapedInStreams) {
   const Answer answer = fixture.Post("/v1/chat/completions", body);
   EXPECT_EQ(answer.body.find("\xE2\x80\xA8"), std::string::npos);
   EXPECT_NE(answer.body.find("\\u2028"), std::string::npos);
-  EXPECT_EQ(StreamedText(answer), text);
+  EXPECT_EQ(StreamedContent(answer), text);
 }
 
 TEST(Chat, NullFieldsAreAbsentFields) {

@@ -180,8 +180,8 @@ TEST(Completions, PromptLogprobs) {
 
 TEST(Completions, StopTokensAndMinTokens) {
   ServerFixture fixture;
-  const std::vector<TokenId> written = Ids("abcde");
-  ASSERT_EQ(written.size(), 5u);
+  std::vector<TokenId> written;
+  for (const char* letter : {"a", "b", "c", "d", "e"}) written.push_back(Ids(letter).at(0));
   fixture.script.SetTokens(written);
   Json body = {{"prompt", "x"}, {"max_tokens", 5}, {"stop_token_ids", {written[2]}}};
   Json choice = fixture.Post("/v1/completions", body).json().at("choices")[0];

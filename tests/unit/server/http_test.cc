@@ -548,10 +548,11 @@ TEST(Http, Tls) {
     return std::pair(::pclose(pipe), out);
   };
   const std::string base = "https://127.0.0.1:" + std::to_string(fixture.port());
-  const auto [status, out] = curl(base +
-                                  "/v1/completions -H 'Content-Type: application/json' -d "
-                                  "'{\"prompt\":\"x\",\"stream\":true,\"max_tokens\":9}' " +
-                                  base + "/version");
+  const auto [status, out] =
+      curl(base +
+           "/v1/completions -H 'Content-Type: application/json' -d "
+           "'{\"prompt\":\"x\",\"stream\":true,\"max_tokens\":9}' --next -sk " +
+           base + "/version");
   EXPECT_EQ(status, 0);
   EXPECT_NE(out.find("data: [DONE]"), std::string::npos) << out;
   EXPECT_NE(out.find("{\"version\":"), std::string::npos) << out;

@@ -184,6 +184,45 @@ TEST(Ops, LoadCountsWhatIsInFlight) {
   }));
 }
 
+TEST(Ops, TheAccessLogHoldsNoContent) {
+  FixtureOptions options;
+  options.server.access_log = true;
+  options.server.access_log_disabled_paths = {"/health"};
+  options.server.api_keys = {"the-key"};
+  testing::internal::CaptureStderr();
+  {
+    ServerFixture fixture(options);
+    fixture.script.SetTokens(IdsThenEnd("a private answer"));
+    Client client(fixture.port());
+    const std::vector<std::string> headers = {"Authorization: Bearer the-key",
+                                              "X-Request-Id: id-7"};
+    Json body = ChatBody("a private question");
+    EXPECT_EQ(client.Post("/v1/chat/completions?secret=1", body, headers)->status, 200);
+    EXPECT_EQ(client.Call("GET", "/health")->status, 200);
+    EXPECT_EQ(client.Call("GET", "/a\"b", {}, headers)->status, 404);
+    // An answer on this connection means that the requests before it are logged.
+    EXPECT_EQ(client.Call("GET", "/version", {}, headers)->status, 200);
+  }
+  const std::string logged = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(logged.find("private"), std::string::npos);
+  EXPECT_EQ(logged.find("the-key"), std::string::npos);
+  EXPECT_EQ(logged.find("secret"), std::string::npos);
+  std::vector<Json> lines;
+  std::istringstream text(logged);
+  for (std::string line; std::getline(text, line);) {
+    if (line.rfind('{', 0) == 0) lines.push_back(Json::parse(line));
+  }
+  ASSERT_GE(lines.size(), 2u);
+  EXPECT_EQ(lines[0].at("id"), "id-7");
+  EXPECT_EQ(lines[0].at("path"), "/v1/chat/completions");
+  EXPECT_EQ(lines[0].at("status"), 200);
+  EXPECT_EQ(lines[0].at("finish_reason"), "stop");
+  EXPECT_EQ(lines[0].at("completion_tokens"), IdsThenEnd("a private answer").size());
+  EXPECT_GT(lines[0].at("duration_ms").get<double>(), 0);
+  EXPECT_EQ(lines[1].at("path"), "/a\"b");
+  EXPECT_EQ(lines[1].at("status"), 404);
+}
+
 TEST(Ops, GenerationDefaults) {
   const auto read = [](const char* config, const char* overrides) {
     return ReadGenerationDefaults(nlohmann::json::parse(config), nlohmann::json::parse(overrides));
