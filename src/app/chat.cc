@@ -75,6 +75,7 @@ int RunChat(ChatFlags& flags) {
     }
   };
   begin();
+  int exit_code = kExitOk;  // of the last line: what a script that pipes lines in wants to know
   while (const std::optional<std::string> line = ReadLine()) {
     if (*line == "/exit" || *line == "/quit") break;
     if (*line == "/clear") begin();
@@ -83,7 +84,7 @@ int RunChat(ChatFlags& flags) {
     const auto prompt = loaded->chat_template->Render(request, text::MessageMode::kPrepared,
                                                       text::jinja::LocalTimeNow());
     if (!prompt.ok()) {
-      Fail(prompt.error(), kExitFailed);
+      exit_code = Fail(prompt.error(), kExitFailed);
       request.messages.erase(request.messages.size() - 1);
       continue;
     }
@@ -96,17 +97,18 @@ int RunChat(ChatFlags& flags) {
                  });
     g_stop_answer.store(false);
     if (!outcome.ok()) {
-      Fail(outcome.error(), kExitFailed);
+      exit_code = Fail(outcome.error(), kExitFailed);
       request.messages.erase(request.messages.size() - 1);
       continue;
     }
+    exit_code = kExitOk;
     std::printf("\n");
     std::fflush(stdout);
     std::fprintf(stderr, "[%s%s]\n", outcome->interrupted ? "stopped; " : "",
                  DescribeSpeed(*outcome).c_str());
     request.messages.push_back({{"role", "assistant"}, {"content", outcome->text}});
   }
-  return kExitOk;
+  return exit_code;
 }
 
 }  // namespace

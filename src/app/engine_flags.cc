@@ -4,6 +4,18 @@
 
 namespace kvasir::app {
 
+const CLI::Validator& Seconds() {
+  static const CLI::Validator validator(
+      [](const std::string& text) -> std::string {
+        double value = 0;
+        // Written so that NaN fails.
+        if (CLI::detail::lexical_cast(text, value) && value >= 0 && value <= 1e8) return "";
+        return "expected seconds between 0 and 100000000, got " + text;
+      },
+      "SECONDS");
+  return validator;
+}
+
 void AddModelFlags(CLI::App& command, EngineFlags& flags) {
   const std::string group = "Model";
   command
@@ -87,7 +99,7 @@ void AddEngineFlags(CLI::App& command, EngineFlags& flags) {
   command
       .add_option("--max-queue-wait", flags.max_queue_wait_s,
                   "Seconds a request may wait before it ends with an error; 0: no limit")
-      ->check(CLI::NonNegativeNumber)
+      ->check(Seconds())
       ->capture_default_str()
       ->group(group);
   command

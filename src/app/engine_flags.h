@@ -6,6 +6,7 @@
 
 namespace CLI {
 class App;
+class Validator;
 }
 
 namespace kvasir::app {
@@ -31,6 +32,9 @@ struct EngineFlags {
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
 };
+
+/// Accepts a finite number of seconds, 0 to three years.
+[[nodiscard]] const CLI::Validator& Seconds();
 
 /// Flags of the model itself, for every command that loads one.
 void AddModelFlags(CLI::App& command, EngineFlags& flags);

@@ -92,7 +92,12 @@ Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedEngine& loaded, 
   sizing.available_bytes = AvailableMemoryBytes();
   if (flags.num_kv_blocks > 0) sizing.blocks_count = flags.num_kv_blocks;
   if (!flags.kv_cache_memory.empty()) {
-    KVASIR_ASSIGN_OR_RETURN(sizing.memory_bytes, ParseBytes(flags.kv_cache_memory));
+    auto bytes = ParseBytes(flags.kv_cache_memory);
+    if (!bytes.ok()) {
+      return MakeError(ErrorCode::kInvalidArgument, "--kv-cache-memory-bytes: {}",
+                       bytes.error().message);
+    }
+    sizing.memory_bytes = *bytes;
   }
   const auto blocks_for = [&](int64_t tokens) {
     return cache::PeakBlocks(sizing.cache, tokens, flags.enable_chunked_prefill ? 1 : tokens);

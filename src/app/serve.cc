@@ -91,22 +91,24 @@ Result<nlohmann::json> ParseFlagObject(const std::string& flag, const std::strin
   return value;
 }
 
-Result<server::GenerationDefaults> ReadDefaults(const ServeFlags& flags,
-                                                const files::ModelFiles& files) {
-  KVASIR_ASSIGN_OR_RETURN(
-      const nlohmann::json overrides,
-      ParseFlagObject("--override-generation-config", flags.override_generation_config));
-  return server::ReadGenerationDefaults(
-      flags.generation_config == "vllm" ? nlohmann::json() : files.generation_config, overrides);
-}
-
-Status CompleteConfig(ServeFlags& flags, const LoadedEngine& loaded) {
+// What can be said of the flags before minutes are spent on loading a model.
+Status CompleteConfig(ServeFlags& flags) {
   server::ServerConfig& config = flags.server;
   if (config.ssl_certfile.empty() != config.ssl_keyfile.empty()) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "--ssl-certfile and --ssl-keyfile go together, got only one");
   }
-  if (config.served_model_names.empty()) config.served_model_names = {loaded.files->name};
+  for (const std::string& key : config.api_keys) {
+    if (key.empty()) {
+      return MakeError(ErrorCode::kInvalidArgument, "--api-key: expected a key, got an empty text");
+    }
+  }
+  for (const std::string& name : config.served_model_names) {
+    if (name.empty()) {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "--served-model-name: expected a name, got an empty text");
+    }
+  }
   if (const char* key = std::getenv("KVASIR_API_KEY"); key != nullptr && *key != '\0') {
     config.api_keys.emplace_back(key);
   } else if (const char* vllm_key = std::getenv("VLLM_API_KEY");
@@ -145,14 +147,23 @@ int RunServe(ServeFlags& flags) {
   for (const std::string& name : flags.without_effect) {
     LogWarning("{} has no effect here", name);
   }
-  auto loaded = LoadEngine(flags.engine);
-  if (!loaded.ok()) {
-    return Fail(loaded.error(), kExitModel);
-  }
-  auto defaults = ReadDefaults(flags, *loaded->files);
-  if (!defaults.ok()) return Fail(defaults.error(), kExitUsage);
-  if (const Status status = CompleteConfig(flags, *loaded); !status.ok()) {
+  if (const Status status = CompleteConfig(flags); !status.ok()) {
     return Fail(status.error(), kExitUsage);
+  }
+  const auto overrides =
+      ParseFlagObject("--override-generation-config", flags.override_generation_config);
+  if (!overrides.ok()) return Fail(overrides.error(), kExitUsage);
+  if (const auto checked = server::ReadGenerationDefaults(nullptr, *overrides); !checked.ok()) {
+    return Fail(checked.error(), kExitUsage);
+  }
+  auto loaded = LoadEngine(flags.engine);
+  if (!loaded.ok()) return Fail(loaded.error(), kExitModel);
+  const auto defaults = server::ReadGenerationDefaults(
+      flags.generation_config == "vllm" ? nlohmann::json() : loaded->files->generation_config,
+      *overrides);
+  if (!defaults.ok()) return Fail(defaults.error(), kExitModel);
+  if (flags.server.served_model_names.empty()) {
+    flags.server.served_model_names = {loaded->files->name};
   }
   if (!IsLoopback(flags.server) && flags.server.api_keys.empty()) {
     LogWarning("anyone who reaches {} can use this server: no --api-key is set", flags.server.host);
@@ -225,7 +236,7 @@ void AddListenFlags(CLI::App& command, ServeFlags& flags) {
   command
       .add_option("--shutdown-timeout", flags.shutdown_timeout_s,
                   "Seconds that running requests get after SIGTERM")
-      ->check(CLI::NonNegativeNumber)
+      ->check(Seconds())
       ->capture_default_str()
       ->group(group);
 }
@@ -285,7 +296,7 @@ void AddApiFlags(CLI::App& command, ServeFlags& flags) {
   command
       .add_option("--sse-ping-interval", flags.sse_ping_interval_s,
                   "Seconds between comment lines in idle streams; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(Seconds())
       ->capture_default_str()
       ->group(group);
 }

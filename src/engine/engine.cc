@@ -120,25 +120,41 @@ Engine::Engine(const EngineConfig& config, std::unique_ptr<Runner> runner)
 Engine::~Engine() { Stop(); }
 
 Result<RequestId> Engine::Submit(Request request, std::shared_ptr<RequestListener> listener) {
-  KVASIR_RETURN_IF_ERROR(state_->core.Check(request));
-  Command command;
-  command.listener = std::move(listener);
-  command.request = std::move(request);
-  RequestId id = 0;
+  std::vector<Submission> one;
+  one.push_back(Submission{std::move(request), std::move(listener)});
+  KVASIR_ASSIGN_OR_RETURN(const std::vector<RequestId> ids, SubmitAll(std::move(one)));
+  return ids.front();
+}
+
+Result<std::vector<RequestId>> Engine::SubmitAll(std::vector<Submission> submissions) {
+  KVASIR_CHECK(!submissions.empty());
+  int64_t prompt_tokens = 0;
+  std::vector<Command> commands(submissions.size());
+  for (size_t i = 0; i < submissions.size(); ++i) {
+    KVASIR_RETURN_IF_ERROR(state_->core.Check(submissions[i].request));
+    prompt_tokens += static_cast<int64_t>(submissions[i].request.prompt.size());
+    commands[i].request = std::move(submissions[i].request);
+    commands[i].listener = std::move(submissions[i].listener);
+  }
+  std::vector<RequestId> ids;
+  ids.reserve(commands.size());
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->stopping || !state_->accepting.load(std::memory_order_relaxed)) {
       return MakeError(ErrorCode::kUnavailable, "the server is shutting down");
     }
     KVASIR_RETURN_IF_ERROR(
-        state_->core.EnterQueue(static_cast<int64_t>(command.request.prompt.size())));
-    id = ++state_->last_id;
-    command.id = id;
-    command.arrival = state_->clock.Now();
-    state_->inbox.push_back(std::move(command));
+        state_->core.EnterQueue(prompt_tokens, static_cast<int64_t>(commands.size())));
+    const TimeNs now = state_->clock.Now();
+    for (Command& command : commands) {
+      command.id = ++state_->last_id;
+      command.arrival = now;
+      ids.push_back(command.id);
+      state_->inbox.push_back(std::move(command));
+    }
   }
   state_->wake.notify_one();
-  return id;
+  return ids;
 }
 
 void Engine::Cancel(RequestId id) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -26,6 +27,14 @@ class Engine {
   ///   kResourceExhausted  the queue is full (by count or by tokens): 429
   ///   kUnavailable        draining or stopped: 503
   Result<RequestId> Submit(Request request, std::shared_ptr<RequestListener> listener);
+
+  struct Submission {
+    Request request;
+    std::shared_ptr<RequestListener> listener;
+  };
+  /// Several requests that belong together (the prompts of one call): all are queued or none. An
+  /// empty queue takes them whatever its limits. Errors as Submit. Ids are in their order.
+  Result<std::vector<RequestId>> SubmitAll(std::vector<Submission> submissions);
 
   /// The client left, or a stop string was found. Any thread. No event follows (but those already
   /// under way); blocks are back before the next step. Unknown and finished ids are ignored.

@@ -140,18 +140,17 @@ Status EngineCore::Check(const Request& request) const {
   return Status::Ok();
 }
 
-Status EngineCore::EnterQueue(int64_t prompt_tokens) {
+Status EngineCore::EnterQueue(int64_t prompt_tokens, int64_t requests_count) {
   // Callers are serialized by the inbox's lock, and the engine thread only takes away: the bounds
   // can be missed on the safe side alone.
   const int64_t count = queued_count_.load(std::memory_order_relaxed);
   const int64_t tokens = queued_tokens_.load(std::memory_order_relaxed);
-  if (count >= config_.max_num_queued_reqs) {
+  if (count > 0 && count + requests_count > config_.max_num_queued_reqs) {
     metrics_.rejected_queue_full.Add();
     return MakeError(ErrorCode::kResourceExhausted,
                      "the queue is full: {} requests wait (limit {}); try again later", count,
                      config_.max_num_queued_reqs);
   }
-  // One alone is taken whatever its length, else it could never be served.
   if (count > 0 && tokens + prompt_tokens > config_.max_num_queued_tokens) {
     metrics_.rejected_queue_full.Add();
     return MakeError(ErrorCode::kResourceExhausted,
@@ -159,9 +158,9 @@ Status EngineCore::EnterQueue(int64_t prompt_tokens) {
                      "try again later",
                      tokens, prompt_tokens, config_.max_num_queued_tokens);
   }
-  queued_count_.fetch_add(1, std::memory_order_relaxed);
+  queued_count_.fetch_add(requests_count, std::memory_order_relaxed);
   queued_tokens_.fetch_add(prompt_tokens, std::memory_order_relaxed);
-  requests_count_.fetch_add(1, std::memory_order_acq_rel);
+  requests_count_.fetch_add(requests_count, std::memory_order_acq_rel);
   return Status::Ok();
 }
 

@@ -41,7 +41,9 @@ class EngineCore {
   /// Whether the request is valid and can ever fit; kInvalidArgument with the numbers where not.
   [[nodiscard]] Status Check(const Request& request) const;
   /// Takes a place in the bounded queue, or kResourceExhausted. Enqueue must follow.
-  [[nodiscard]] Status EnterQueue(int64_t prompt_tokens);
+  /// `requests_count` requests together, all or none: an empty queue takes them whatever they are,
+  /// else they could never be served.
+  [[nodiscard]] Status EnterQueue(int64_t prompt_tokens, int64_t requests_count = 1);
   /// Requests that have entered and whose last event has not been delivered.
   [[nodiscard]] int64_t requests_count() const {
     return requests_count_.load(std::memory_order_acquire);

@@ -85,8 +85,13 @@ Result<KvPlan> PlanKv(const KvSizing& sizing) {
                           "--kv-cache-memory-bytes must be positive, got {}", *sizing.memory_bytes);
   }
   const auto groups_count = static_cast<int64_t>(sizing.cache.groups.size());
-  // A BlockId is 32 bits wide.
-  constexpr int64_t kMostBlocks = INT32_MAX;
+  // Far beyond any machine's memory; the pool keeps some bytes a block from the start.
+  constexpr int64_t kMostBlocks = int64_t{1} << 24;
+  if (sizing.blocks_count.value_or(1) > kMostBlocks) {
+    return MakeParamError(ErrorCode::kInvalidArgument, "num-kv-blocks",
+                          "--num-kv-blocks must be at most {}, got {}", kMostBlocks,
+                          *sizing.blocks_count);
+  }
   const int64_t blocks_count = std::min(BlocksFor(sizing), kMostBlocks);
   if (blocks_count < groups_count) {
     return MakeError(ErrorCode::kInvalidArgument,

@@ -134,26 +134,27 @@ void Generation::Start() {
     stream_begun_ = true;
     exchange_->BeginEventStream();
   }
+  std::vector<engine::Engine::Submission> submissions;
+  submissions.reserve(prompts_.size());
   for (size_t i = 0; i < prompts_.size(); ++i) {
     Request request = options_.request;
     request.prompt = prompts_[i].ids;
     request.max_tokens = prompts_[i].max_tokens;
-    Result<RequestId> submitted =
-        context_.engine.Submit(std::move(request), std::make_shared<Listener>(self, i));
-    if (!submitted.ok()) {
-      Close(true);
-      std::string out;
-      Fail(FromError(submitted.error()), out);
-      return;
-    }
-    const std::lock_guard lock(mutex_);
-    request_ids_.push_back(*submitted);
-    if (closed_) {  // the client has left meanwhile
-      context_.engine.Cancel(*submitted);
-      return;
-    }
+    submissions.push_back({std::move(request), std::make_shared<Listener>(self, i)});
+  }
+  Result<std::vector<RequestId>> submitted = context_.engine.SubmitAll(std::move(submissions));
+  if (!submitted.ok()) {
+    Close(true);
+    std::string out;
+    Fail(FromError(submitted.error()), out);
+    return;
   }
   const std::lock_guard lock(mutex_);
+  request_ids_ = std::move(submitted).value();
+  if (closed_) {  // the client has left meanwhile
+    for (const RequestId id : request_ids_) context_.engine.Cancel(id);
+    return;
+  }
   ready_ = true;
   if (!events_.empty() && !closed_) Schedule();
 }
