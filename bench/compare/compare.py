@@ -31,7 +31,9 @@ class Server:
     def __init__(self, name, command, port, log):
         self.name, self.port = name, port
         began = time.monotonic()
-        self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        # Its own libraries lie beside the peer's binary.
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(pathlib.Path(command[0]).parent)}
+        self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         while True:
             if self.process.poll() is not None:
                 raise SystemExit(f"{name} ended with {self.process.returncode}: {command}")
@@ -74,7 +76,7 @@ class Stream:
 
     def open(self):
         body = json.dumps({
-            "model": "m", "prompt": self.prompt, "max_tokens": self.max_tokens, "temperature": 0,
+            "prompt": self.prompt, "max_tokens": self.max_tokens, "temperature": 0,
             "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True},
         }).encode()
         self.sock = socket.create_connection(("127.0.0.1", self.server.port))
@@ -313,7 +315,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=5, help="pairs of measurements a case (default 5)")
     parser.add_argument("--kvasir", default=str(ROOT / "build/release/kvasir"))
     parser.add_argument("--kvasir-flags", default="")
-    parser.add_argument("--peer", default=str(ROOT / ".venv/peer/bin/llama-server"))
+    parser.add_argument("--peer", required=True, help="path of llama-server")
     parser.add_argument("--peer-flags", default="")
     parser.add_argument("--max-share", type=float, default=0.08,
                         help="leave out pairs in which others took more of the CPU (default 0.08)")
