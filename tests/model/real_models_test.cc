@@ -114,7 +114,8 @@ class RealModelTest : public testing::TestWithParam<RealModel> {
   }
 
   // The oracle's continuations, read as prompts in one step: after each token of an output the
-  // oracle's next one must be the first choice, as long as its lead was above `margin`.
+  // oracle's next one must be the first choice, wherever its lead was above `margin`. (That a token
+  // read from a prompt and one drawn give the same is the runner's exactness, tested elsewhere.)
   static void ExpectGreedy(PlanDriver& driver, const Oracle& oracle, double margin,
                            double tolerance) {
     std::vector<DrivenSequence> sequences(oracle.greedy.size());
@@ -139,7 +140,7 @@ class RealModelTest : public testing::TestWithParam<RealModel> {
         ++compared;
       }
     }
-    EXPECT_GT(compared, 3 * sequences.size());
+    EXPECT_GT(compared, 10 * sequences.size());
   }
 };
 

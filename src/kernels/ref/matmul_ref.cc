@@ -13,39 +13,54 @@ namespace {
 constexpr int64_t kRowsPerTask = 16;
 constexpr int64_t kTokensBlock = 16;
 
-template <int kT, int kN>
-void Tile(const double* x, const double* w, int64_t k_count, const MatmulOutput& output, int64_t t,
-          int64_t n) {
-  double sums[kT][kN];
-  DotTile<kT, kN>(x, k_count, w, k_count, k_count, sums);
-  for (int i = 0; i < kT; ++i) {
-    for (int j = 0; j < kN; ++j) {
-      const double bias = output.bias == nullptr ? 0.0 : static_cast<double>(output.bias[n + j]);
-      output.y[(t + i) * output.ldy + n + j] = static_cast<float>(sums[i][j] + bias);
-    }
-  }
-}
+// Rows [n, n + rows_count) of one output, for all T rows of x. `w` holds them, [rows_count, K].
+class OutputRows {
+ public:
+  OutputRows(const double* x, const double* w, int64_t k_count, const MatmulOutput& output,
+             int64_t n, int64_t rows_count)
+      : x_(x), w_(w), k_count_(k_count), output_(output), n_(n), rows_count_(rows_count) {}
 
-// Rows [n, n + rows_count) of one output, for all T rows of x.
-void Rows(const double* x, int64_t tokens_count, const double* w, int64_t k_count,
-          const MatmulOutput& output, int64_t n, int64_t rows_count) {
-  for (int64_t block = 0; block < tokens_count; block += kTokensBlock) {
-    const int64_t block_end = std::min(tokens_count, block + kTokensBlock);
-    int64_t row = 0;
-    for (; row + 2 <= rows_count; row += 2) {
-      const double* w_rows = w + row * k_count;
-      int64_t t = block;
-      for (; t + 2 <= block_end; t += 2) {
-        Tile<2, 2>(x + t * k_count, w_rows, k_count, output, t, n + row);
+  void Run(int64_t tokens_count) const {
+    for (int64_t block = 0; block < tokens_count; block += kTokensBlock) {
+      const int64_t end = std::min(tokens_count, block + kTokensBlock);
+      int64_t row = 0;
+      for (; row + 2 <= rows_count_; row += 2) {
+        int64_t t = block;
+        for (; t + 2 <= end; t += 2) StoreTile(t, row);
+        if (t == end) continue;
+        StoreOne(t, row);
+        StoreOne(t, row + 1);
       }
-      if (t < block_end) Tile<1, 2>(x + t * k_count, w_rows, k_count, output, t, n + row);
-    }
-    if (row == rows_count) continue;
-    for (int64_t t = block; t < block_end; ++t) {
-      Tile<1, 1>(x + t * k_count, w + row * k_count, k_count, output, t, n + row);
+      if (row == rows_count_) continue;
+      for (int64_t t = block; t < end; ++t) StoreOne(t, row);
     }
   }
-}
+
+ private:
+  [[nodiscard]] const double* X(int64_t t) const { return x_ + t * k_count_; }
+  [[nodiscard]] const double* W(int64_t row) const { return w_ + row * k_count_; }
+
+  void StoreTile(int64_t t, int64_t row) const {
+    const DotTile tile = DotTwoByTwo(X(t), X(t + 1), W(row), W(row + 1), k_count_);
+    Store(t, row, tile.x0_w0);
+    Store(t, row + 1, tile.x0_w1);
+    Store(t + 1, row, tile.x1_w0);
+    Store(t + 1, row + 1, tile.x1_w1);
+  }
+  void StoreOne(int64_t t, int64_t row) const { Store(t, row, Dot(X(t), W(row), k_count_)); }
+  void Store(int64_t t, int64_t row, double sum) const {
+    const int64_t n = n_ + row;
+    const double bias = output_.bias == nullptr ? 0.0 : static_cast<double>(output_.bias[n]);
+    output_.y[t * output_.ldy + n] = static_cast<float>(sum + bias);
+  }
+
+  const double* const x_;
+  const double* const w_;
+  const int64_t k_count_;
+  const MatmulOutput& output_;
+  const int64_t n_;
+  const int64_t rows_count_;
+};
 
 }  // namespace
 
@@ -117,7 +132,8 @@ void Matmul(const MatmulArgs& args, ThreadPool& pool) {
     const int64_t rows_count = std::min(kRowsPerTask, output.weight->rows - n);
     static_cast<const RefMatrix*>(output.weight)
         ->Decode(n, rows_count, scratch.decoded, scratch.weights.data());
-    Rows(x.data(), args.tokens_count, scratch.weights.data(), k_count, output, n, rows_count);
+    OutputRows(x.data(), scratch.weights.data(), k_count, output, n, rows_count)
+        .Run(args.tokens_count);
   });
 }
 
