@@ -68,9 +68,8 @@ class Scanner {
     return at;
   }
 
-  /// `\s*[\r\n]+|\s+(?!\S)|\s+` at a whitespace character. Without `newlines` only the last two;
-  /// with `one_newline` the first is `\s*[\r\n]` and a run at the end of the text stays whole.
-  template <bool kNewlines, bool kAllAtEnd = false>
+  /// `\s*[\r\n]+|\s+(?!\S)|\s+` at a whitespace character. Without newlines only the last two.
+  template <bool kNewlines>
   [[nodiscard]] size_t WhitespaceEnd(size_t at) const {
     size_t end = at;
     size_t last_begin = at;   // begin of the last character of the run
@@ -83,7 +82,6 @@ class Scanner {
       last_begin = end;
       end = next;
     }
-    if (kAllAtEnd && end == text_.size()) return end;
     if (kNewlines && newline_end > at) return newline_end;
     if (end == text_.size()) return end;
     return last_begin > at ? last_begin : end;
@@ -113,9 +111,8 @@ size_t NextGpt2(const Scanner& scanner, size_t at) {
   return scanner.WhitespaceEnd<false>(at);
 }
 
-/// Llama 3 and its kin. `kLetters`: what a word is made of; `kDigits`: the longest number;
-/// `kCl100k`: the whitespace rules of the original.
-template <CharClass kLetters, int kDigits, bool kCl100k = false>
+/// Llama 3 and its kin. `kLetters`: what a word is made of; `kDigits`: the longest number.
+template <CharClass kLetters, int kDigits>
 size_t NextLlama3(const Scanner& scanner, size_t at) {
   const std::string_view text = scanner.text();
   if (text[at] == '\'') {
@@ -133,7 +130,7 @@ size_t NextLlama3(const Scanner& scanner, size_t at) {
   const size_t begin = text[at] == ' ' ? next : at;
   const size_t end = scanner.RunEndWithout(begin, kSpace | kLetters | kNumber);
   if (end > begin) return scanner.NewlinesEnd(end, /*slash=*/false);
-  return scanner.WhitespaceEnd<true, kCl100k>(at);
+  return scanner.WhitespaceEnd<true>(at);
 }
 
 constexpr CharClass kUpperPart = kUpper | kTitle | kModifierLetter | kOtherLetter | kMark;
@@ -264,8 +261,6 @@ std::unique_ptr<PreTokenizerStep> MakeFamilyStep(PatternFamily family) {
   switch (family) {
     case PatternFamily::kGpt2:
       return std::make_unique<FamilyStep<NextGpt2>>();
-    case PatternFamily::kCl100k:
-      return std::make_unique<FamilyStep<NextLlama3<kLetter, 3, true>>>();
     case PatternFamily::kLlama3:
       return std::make_unique<FamilyStep<NextLlama3<kLetter, 3>>>();
     case PatternFamily::kQwen2:
@@ -315,8 +310,6 @@ std::unique_ptr<PreTokenizerStep> MakeStepOfKnownPattern(std::string_view patter
        PatternFamily::kTekken},
       {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)",
        PatternFamily::kLlama3},
-      {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)",
-       PatternFamily::kCl100k},
       {R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
        PatternFamily::kDeepSeekV3Words},
   };

@@ -15,12 +15,21 @@ constexpr size_t kPatternBytesMax = 64 * 1024;
 constexpr uint32_t kMatchLimit = 1'000'000;
 constexpr size_t kJitStackBytesMax = 1 << 20;
 /// Patterns see at most this much text at once (see MakeSplitStep).
-constexpr size_t kWindowBytes = 8 * 1024;
+constexpr size_t kWindowBytes = 4 * 1024;
 
 // Oniguruma's \s and \w, which PCRE2's differ from (U+0085, U+180E, marks, connectors).
 constexpr std::string_view kSpaceMembers =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::string_view kWordMembers = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc})";
+constexpr std::string_view kWordMembers = R"(\p{L}\p{M}\p{N}\p{Pc})";
+
+/// Where the interval {n,m} that ends `pattern` begins, or npos.
+size_t IntervalBefore(std::string_view pattern) {
+  const size_t begin = pattern.rfind('{');
+  const bool is_interval =
+      pattern.ends_with('}') && begin != std::string_view::npos &&
+      pattern.find_first_not_of("0123456789,", begin + 1) == pattern.size() - 1;
+  return is_interval ? begin : std::string_view::npos;
+}
 
 /// The same pattern in PCRE2's dialect.
 Result<std::string> Translate(std::string_view pattern) {
@@ -76,6 +85,16 @@ Result<std::string> Translate(std::string_view pattern) {
         continue;
       }
     }
+    // Ruby's syntax has no possessive intervals: x{1,3}+ is (x{1,3})+, which is x+.
+    const size_t interval = in_class || c != '+' ? std::string::npos : IntervalBefore(out);
+    if (interval != std::string::npos) {
+      if (out.compare(interval, 3, "{1,") != 0) {
+        return MakeError(ErrorCode::kUnsupported,
+                         "regex \"{}\": a repeated interval is not supported",
+                         files::Printable(pattern));
+      }
+      out.resize(interval);
+    }
     out += c;
   }
   return out;
@@ -118,6 +137,7 @@ class RegexMatcher final : public Matcher {
              static_cast<uint32_t>(bounds[1])};
     return match.begin >= from && match.end <= text.size();
   }
+  [[nodiscard]] bool IsLinear() const override { return false; }
 
  private:
   pcre2_code* code_;
@@ -147,7 +167,8 @@ class SplitStep final : public PreTokenizerStep {
     words.next.clear();
     for (const Span word : words.spans) {
       for (uint32_t begin = word.begin; begin < word.end;) {
-        const uint32_t end = WindowEnd(words.text, begin, word.end);
+        const uint32_t end =
+            matcher_->IsLinear() ? word.end : WindowEnd(words.text, begin, word.end);
         Split(words.text, {begin, end}, words.next);
         begin = end;
       }

@@ -17,6 +17,8 @@ class Matcher {
   /// The first match in `text` that begins at `from` or later; false where there is none. A match
   /// may be empty.
   [[nodiscard]] virtual bool Find(std::string_view text, size_t from, Span& match) const = 0;
+  /// Whether all matches of a text are found in time linear in its length.
+  [[nodiscard]] virtual bool IsLinear() const { return true; }
 };
 
 /// A regular expression as tokenizer.json has them (Oniguruma's syntax, Unicode on). Refuses what
@@ -31,8 +33,9 @@ enum class SplitBehavior {
   kMergedWithNext,
   kContiguous,
 };
-/// Splits at the matches; `invert` swaps matches and gaps. Words of more than 8 KiB are first cut
-/// where a letter meets a space, so that a pattern cannot make the time quadratic.
+/// Splits at the matches; `invert` swaps matches and gaps. Where the matcher is not linear, words of
+/// more than 4 KiB are first cut where a letter meets a space (failing that, anywhere), so that a
+/// pattern cannot make the time quadratic.
 [[nodiscard]] std::unique_ptr<PreTokenizerStep> MakeSplitStep(std::unique_ptr<Matcher> matcher,
                                                               SplitBehavior behavior, bool invert);
 

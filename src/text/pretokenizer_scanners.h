@@ -14,7 +14,6 @@ namespace kvasir::text {
 
 enum class PatternFamily {
   kGpt2,             ///< case-sensitive contractions, ` ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+`
-  kCl100k,           ///< as kLlama3, single newlines
   kLlama3,           ///< digits by three
   kQwen2,            ///< digits one by one
   kQwen35,           ///< as kQwen2, marks are letters

@@ -33,6 +33,9 @@ constexpr Range kSpaceRanges[] = {
 constexpr Range kAlphabeticSymbolRanges[] = {
     {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
 
+// PropList.txt: Join_Control.
+constexpr Range kJoinerRanges[] = {{0x200C, 0x200D}};
+
 CharClass FromCategory(utf8proc_category_t category) {
   switch (category) {
     case UTF8PROC_CATEGORY_LU:
@@ -94,6 +97,7 @@ std::vector<CharClass> BuildTable() {
   mark(kHanRanges, kHan);
   mark(kSpaceRanges, kSpace);
   mark(kAlphabeticSymbolRanges, kWord);
+  mark(kJoinerRanges, kWord);
   table['\r'] |= kNewline;
   table['\n'] |= kNewline;
   return table;
