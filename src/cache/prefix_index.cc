@@ -24,7 +24,12 @@ uint64_t HashBlock(uint64_t parent_hash, std::span<const TokenId> tokens) {
 PrefixIndex::PrefixIndex(int64_t block_tokens, int64_t groups_count, int64_t nodes_expected,
                          uint64_t seed, BlockHash hash)
     : block_tokens_(block_tokens), groups_count_(groups_count), seed_(seed), hash_(hash) {
-  buckets_.assign(std::bit_ceil(static_cast<size_t>(nodes_expected) + 16), kNoNode);
+  const auto nodes = static_cast<size_t>(nodes_expected) + 16;
+  buckets_.assign(std::bit_ceil(nodes), kNoNode);
+  // Address space, not memory: it is touched as nodes are made, and nothing moves in mid-service.
+  nodes_.reserve(nodes);
+  tokens_.reserve(nodes * static_cast<size_t>(block_tokens));
+  blocks_.reserve(nodes * static_cast<size_t>(groups_count));
 }
 
 NodeId PrefixIndex::PinRoot(const std::string& salt) {
