@@ -1,5 +1,6 @@
 #include "text/jinja/analysis.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
@@ -17,10 +18,11 @@ using Names = std::set<std::string>;
 // read whole before the scopes inside of it, since those see all of its names.
 class FreeVariables {
  public:
-  explicit FreeVariables(const Tree& tree) { Analyze({}, tree.body, {}, nullptr); }
+  explicit FreeVariables(Tree& tree) : tree_(tree) {
+    tree.hidden = Analyze({}, tree.body, {}, nullptr);
+  }
 
-  [[nodiscard]] const Names& free() const { return free_; }
-  [[nodiscard]] const Names& shadowed() const { return shadowed_; }
+  [[nodiscard]] const Names& names() const { return free_; }
 
  private:
   struct Scope {
@@ -28,6 +30,7 @@ class FreeVariables {
     Names stored;  // is assigned in this scope
     Names hidden;  // is assigned before it is read
     const Scope* parent = nullptr;
+    bool branch = false;  // of an `if`: part of the parent's scope, told apart from other branches
   };
 
   static bool Knows(const Scope* scope, const std::string& name) {
@@ -44,7 +47,7 @@ class FreeVariables {
   }
 
   void Store(Scope& scope, const std::string& name) {
-    if (scope.parent == nullptr && !scope.known.contains(name)) scope.hidden.insert(name);
+    if (!Knows(&scope, name)) scope.hidden.insert(name);
     scope.stored.insert(name);
     scope.known.insert(name);
   }
@@ -65,21 +68,23 @@ class FreeVariables {
     for (const Node* item : target->items) StoreTarget(scope, item);
   }
 
-  // A scope of `body`, with `parameters` assigned at its start.
-  void Analyze(const Names& parameters, const std::vector<Node*>& body,
-               const std::vector<const Node*>& expressions, const Scope* parent) {
+  // A scope of `body`, with `parameters` assigned at its start. Gives the hidden names.
+  std::vector<int> Analyze(const Names& parameters, const std::vector<Node*>& body,
+                           const std::vector<Node*>& expressions, const Scope* parent) {
     Scope scope;
     scope.parent = parent;
     scope.known = parameters;
     scope.stored = parameters;
-    std::vector<const Node*> inner;
-    for (const Node* node : expressions) Visit(scope, node, inner);
-    for (const Node* node : body) Visit(scope, node, inner);
-    if (parent == nullptr) shadowed_ = scope.hidden;
-    for (const Node* node : inner) VisitInner(node, scope);
+    std::vector<Node*> inner;
+    for (Node* node : expressions) Visit(scope, node, inner);
+    for (Node* node : body) Visit(scope, node, inner);
+    for (Node* node : inner) VisitInner(node, scope);
+    std::vector<int> hidden;
+    for (const std::string& name : scope.hidden) hidden.push_back(tree_.Symbol(name));
+    return hidden;
   }
 
-  void Visit(Scope& scope, const Node* node, std::vector<const Node*>& inner) {
+  void Visit(Scope& scope, Node* node, std::vector<Node*>& inner) {
     switch (node->kind) {
       case NodeKind::kName:
         Load(scope, node->name->text);
@@ -108,7 +113,7 @@ class FreeVariables {
         inner.push_back(node);
         return;
       case NodeKind::kWith:
-        for (const Node* value : node->defaults) Visit(scope, value, inner);
+        for (Node* value : node->defaults) Visit(scope, value, inner);
         inner.push_back(node);
         return;
       case NodeKind::kFilterBlock:
@@ -119,46 +124,59 @@ class FreeVariables {
         inner.push_back(node);
         return;
       default:
-        node->ForEachChild([&](const Node* child) { Visit(scope, child, inner); });
+        node->ForEachChild([&](Node* child) { Visit(scope, child, inner); });
     }
   }
 
+  // Whether the scope that `scope` is (a branch of) assigns the name.
+  static bool Stores(const Scope* scope, const std::string& name) {
+    for (; scope != nullptr; scope = scope->branch ? scope->parent : nullptr) {
+      if (scope->stored.contains(name)) return true;
+    }
+    return false;
+  }
+
+  static const Scope* Outer(const Scope* scope) {
+    while (scope->branch) scope = scope->parent;
+    return scope->parent;
+  }
+
   // A name that only some of the branches assign may still come from the context.
-  void VisitIf(Scope& scope, const Node* node, std::vector<const Node*>& inner) {
+  void VisitIf(Scope& scope, Node* node, std::vector<Node*>& inner) {
     Visit(scope, node->a, inner);
-    const Names known_before = scope.known;
-    Scope branches[3] = {scope, scope, scope};
-    for (const Node* child : node->body) Visit(branches[0], child, inner);
-    for (const Node* child : node->elifs) Visit(branches[1], child, inner);
-    for (const Node* child : node->otherwise) Visit(branches[2], child, inner);
+    Scope branches[3];
+    const std::vector<Node*>* const bodies[3] = {&node->body, &node->elifs, &node->otherwise};
+    for (std::size_t i = 0; i < 3; ++i) {
+      branches[i].parent = &scope;
+      branches[i].branch = true;
+      for (Node* child : *bodies[i]) Visit(branches[i], child, inner);
+    }
     std::map<std::string, int> stored;
     for (const Scope& branch : branches) {
       for (const std::string& name : branch.stored) {
-        if (!scope.stored.contains(name)) ++stored[name];
+        if (!Stores(&scope, name)) ++stored[name];
       }
+    }
+    for (const auto& [name, count] : stored) {
+      if (count == 3 && !Knows(&scope, name)) scope.hidden.insert(name);
+      if (count < 3 && !Knows(Outer(&scope), name) && !IsGlobal(name)) free_.insert(name);
     }
     for (const Scope& branch : branches) {
       scope.known.insert(branch.known.begin(), branch.known.end());
       scope.stored.insert(branch.stored.begin(), branch.stored.end());
     }
-    for (const auto& [name, count] : stored) {
-      if (count == 3 && scope.parent == nullptr && !known_before.contains(name)) {
-        scope.hidden.insert(name);
-      }
-      if (count < 3 && !Knows(scope.parent, name) && !IsGlobal(name)) free_.insert(name);
-    }
   }
 
-  void VisitInner(const Node* node, const Scope& parent) {
+  void VisitInner(Node* node, const Scope& parent) {
     switch (node->kind) {
       case NodeKind::kFor: {
         Scope names;
         names.parent = &parent;
         StoreTarget(names, node->a);
-        if (node->c != nullptr) Analyze(names.known, {}, {node->c}, &parent);
+        if (node->c != nullptr) (void)Analyze(names.known, {}, {node->c}, &parent);
         names.known.insert("loop");
-        Analyze(names.known, node->body, {}, &parent);
-        Analyze({}, node->otherwise, {}, &parent);
+        node->hidden = Analyze(names.known, node->body, {}, &parent);
+        node->otherwise_hidden = Analyze({}, node->otherwise, {}, &parent);
         return;
       }
       case NodeKind::kMacro:
@@ -168,29 +186,29 @@ class FreeVariables {
         if (node->uses_caller) names.insert("caller");
         if (node->uses_kwargs) names.insert("kwargs");
         if (node->uses_varargs) names.insert("varargs");
-        Analyze(names, node->body, {node->defaults.begin(), node->defaults.end()}, &parent);
+        node->hidden = Analyze(names, node->body, node->defaults, &parent);
         return;
       }
       case NodeKind::kWith: {
         Scope names;
         names.parent = &parent;
         for (const Node* target : node->items) StoreTarget(names, target);
-        Analyze(names.known, node->body, {}, &parent);
+        node->hidden = Analyze(names.known, node->body, {}, &parent);
         return;
       }
       case NodeKind::kSetBlock: {
-        std::vector<const Node*> filter;
+        std::vector<Node*> filter;
         if (node->b != nullptr) filter.push_back(node->b);
-        Analyze({}, node->body, filter, &parent);
+        node->hidden = Analyze({}, node->body, filter, &parent);
         return;
       }
       default:
-        Analyze({}, node->body, {}, &parent);
+        node->hidden = Analyze({}, node->body, {}, &parent);
     }
   }
 
+  Tree& tree_;
   Names free_;
-  Names shadowed_;
 };
 
 void Walk(const Node* node, const std::function<void(const Node*)>& visit) {
@@ -204,8 +222,15 @@ class ContentLoops {
  public:
   explicit ContentLoops(const Tree& tree) : tree_(tree) {
     messages_.insert("messages");
-    // Each round follows one assignment further; there are no more rounds than names.
-    for (std::size_t size = 0; size != Known();) {
+    for (const Node* node : tree_.body) {
+      Walk(node, [this](const Node* n) {
+        if (n->kind == NodeKind::kMacro) macros_[n->name->text].push_back(n);
+      });
+    }
+    // Each round follows the assignments that stand before what they depend on one step further.
+    constexpr int kRoundsMax = 8;
+    std::size_t size = 0;
+    for (int round = 0; round < kRoundsMax && size != Known(); ++round) {
       size = Known();
       for (const Node* node : tree_.body) {
         Walk(node, [this](const Node* n) { Note(n); });
@@ -275,14 +300,12 @@ class ContentLoops {
 
   void NoteMacroCall(const Node* call) {
     if (call->a->kind != NodeKind::kName) return;
-    const std::string& name = call->a->name->text;
-    for (const Node* root : tree_.body) {
-      Walk(root, [&](const Node* macro) {
-        if (macro->kind != NodeKind::kMacro || macro->name->text != name) return;
-        for (std::size_t i = 0; i < std::min(call->items.size(), macro->items.size()); ++i) {
-          NoteAssignment(macro->items[i], call->items[i]);
-        }
-      });
+    const auto at = macros_.find(call->a->name->text);
+    if (at == macros_.end()) return;
+    for (const Node* macro : at->second) {
+      for (std::size_t i = 0; i < std::min(call->items.size(), macro->items.size()); ++i) {
+        NoteAssignment(macro->items[i], call->items[i]);
+      }
     }
   }
 
@@ -306,6 +329,7 @@ class ContentLoops {
   }
 
   const Tree& tree_;
+  std::map<std::string, std::vector<const Node*>> macros_;
   Names messages_;
   Names message_;
   Names content_;
@@ -314,12 +338,9 @@ class ContentLoops {
 
 }  // namespace
 
-Analysis Analyze(const Tree& tree) {
-  Analysis analysis;
-  TemplateFacts& facts = analysis.facts;
-  const FreeVariables variables(tree);
-  facts.free_variables = variables.free();
-  analysis.shadowed = variables.shadowed();
+TemplateFacts Analyze(Tree& tree) {
+  TemplateFacts facts;
+  facts.free_variables = FreeVariables(tree).names();
   facts.content_form = ContentLoops(tree).found() ? ContentForm::kParts : ContentForm::kString;
   for (const Node* root : tree.body) {
     Walk(root, [&](const Node* node) {
@@ -328,7 +349,7 @@ Analysis Analyze(const Tree& tree) {
                                   node->constant.Text().find("developer") != std::string::npos;
     });
   }
-  return analysis;
+  return facts;
 }
 
 }  // namespace kvasir::text::jinja

@@ -6,13 +6,9 @@
 
 namespace kvasir::text::jinja {
 
-struct Analysis {
-  TemplateFacts facts;  ///< all but mentions_content
-  /// Names that the top of the template assigns without having read them: Jinja's compiler makes
-  /// them variables of the template, so that a value from the context is never seen.
-  std::set<std::string> shadowed;
-};
-
-[[nodiscard]] Analysis Analyze(const Tree& tree);
+/// Gives all facts but mentions_content. Also fills the `hidden` lists of the tree: a name that a
+/// scope assigns and has not read before is a new variable of that scope to Jinja's compiler, so
+/// that scopes inside of it, even earlier ones, do not see a value of that name from the context.
+[[nodiscard]] TemplateFacts Analyze(Tree& tree);
 
 }  // namespace kvasir::text::jinja

@@ -97,8 +97,10 @@ struct Node {
   std::vector<Node*> elifs;
   std::vector<Node*> otherwise;
   std::vector<Node*> defaults;
-  FilterFunction filter = nullptr;  ///< of kFilter; null: no such filter
-  TestFunction test = nullptr;      ///< of kTest; null: no such test
+  std::vector<int> hidden;            ///< symbols that start undefined in the scope of `body`
+  std::vector<int> otherwise_hidden;  ///< ... of `otherwise`, where that is a scope (kFor)
+  FilterFunction filter = nullptr;    ///< of kFilter; null: no such filter
+  TestFunction test = nullptr;        ///< of kTest; null: no such test
 
   /// Calls `visit` with each child that is there.
   template <typename Visit>
@@ -120,6 +122,7 @@ struct Tree {
   std::unordered_map<std::string, int> symbols;
   std::vector<Str*> symbol_names;
   std::vector<Node*> body;
+  std::vector<int> hidden;  ///< symbols that the context cannot set
 
   [[nodiscard]] Str* Intern(std::string_view text);
   [[nodiscard]] int Symbol(std::string_view name);

@@ -168,7 +168,11 @@ Value Interpreter::Loop::Attribute(Runtime& runtime, std::string_view name) {
 Interpreter::Interpreter(const Tree& tree, const RenderOptions& options)
     : tree_(tree), runtime_(options), globals_(tree.symbol_names.size()) {}
 
-bool Interpreter::Names(const std::string& name) const { return tree_.symbols.contains(name); }
+bool Interpreter::Reads(const std::string& name) const {
+  const auto at = tree_.symbols.find(name);
+  return at != tree_.symbols.end() &&
+         std::find(tree_.hidden.begin(), tree_.hidden.end(), at->second) == tree_.hidden.end();
+}
 
 void Interpreter::SetVariable(const std::string& name, Value value) {
   globals_[static_cast<std::size_t>(tree_.symbols.at(name))] = std::move(value);
@@ -232,6 +236,13 @@ void Interpreter::Store(int symbol, Value value) {
     }
   }
   frame_->variables.emplace_back(symbol, std::move(value));
+}
+
+void Interpreter::Hide(const std::vector<int>& symbols) {
+  for (const int symbol : symbols) {
+    Str* name = tree_.symbol_names[static_cast<std::size_t>(symbol)];
+    Store(symbol, Value::Undefined(Lack::kVariable, name));
+  }
 }
 
 void Interpreter::Assign(const Node* target, const Value& value) {
@@ -321,6 +332,7 @@ Interpreter::Flow Interpreter::Execute(const Node* node) {
       Flow flow = Flow::kNext;
       const std::string text = Captured([&] {
         const Scope scope(*this, frame_);
+        Hide(node->hidden);
         flow = Execute(node->body);
       });
       if (flow == Flow::kNext) ExecuteSetBlock(node, text);
@@ -330,6 +342,7 @@ Interpreter::Flow Interpreter::Execute(const Node* node) {
       Flow flow = Flow::kNext;
       const std::string text = Captured([&] {
         const Scope scope(*this, frame_);
+        Hide(node->hidden);
         flow = Execute(node->body);
       });
       if (flow != Flow::kNext) return flow;
@@ -353,6 +366,7 @@ Interpreter::Flow Interpreter::Execute(const Node* node) {
       return ExecuteWith(node);
     case NodeKind::kScope: {
       const Scope scope(*this, frame_);
+      Hide(node->hidden);
       return Execute(node->body);
     }
     case NodeKind::kBreak:
@@ -381,19 +395,25 @@ Interpreter::Flow Interpreter::ExecuteFor(const Node* node) {
 Interpreter::Flow Interpreter::RunLoop(const Node* node, Frame* definition, const Value& iterable,
                                        int depth) {
   const Runtime::Level level(runtime_);
-  static const int kNoSymbol = -1;
   const auto at = tree_.symbols.find("loop");
-  const int loop_symbol = at == tree_.symbols.end() ? kNoSymbol : at->second;
+  const int loop_symbol = at == tree_.symbols.end() ? -1 : at->second;  // -1: never read
   Loop* loop = runtime_.heap.New<Loop>(this, node, definition, iterable, depth);
   const Value loop_value = Value::Of(static_cast<Callable*>(loop));
+  // As compiled by Jinja: `else` runs unless the body came to its end once, so that it also runs
+  // where every round was left by `break` or `continue`.
+  bool body_ended = false;
   while (loop->Advance()) {
     const Scope scope(*this, definition);
+    Hide(node->hidden);
     if (loop_symbol >= 0) Store(loop_symbol, loop_value);
     Assign(node->a, loop->current);
-    if (Execute(node->body) == Flow::kBreak) break;
+    const Flow flow = Execute(node->body);
+    if (flow == Flow::kBreak) break;
+    body_ended |= flow == Flow::kNext;
   }
-  if (loop->index0 < 0 && !node->otherwise.empty()) {
+  if (!body_ended && !node->otherwise.empty()) {
     const Scope scope(*this, definition);
+    Hide(node->otherwise_hidden);
     return Execute(node->otherwise);
   }
   return Flow::kNext;
@@ -413,6 +433,7 @@ Interpreter::Flow Interpreter::ExecuteWith(const Node* node) {
   values.reserve(node->defaults.size());
   for (const Node* value : node->defaults) values.push_back(Evaluate(value));
   const Scope scope(*this, frame_);
+  Hide(node->hidden);
   for (std::size_t i = 0; i < values.size(); ++i) Assign(node->items[i], values[i]);
   return Execute(node->body);
 }
@@ -421,6 +442,7 @@ Value Interpreter::CallMacro(const Macro& macro, Arguments& arguments) {
   const int line = runtime_.line;
   std::string text = Captured([&] {
     const Scope scope(*this, macro.closure);
+    Hide(macro.node->hidden);
     BindParameters(macro, arguments);
     (void)Execute(macro.node->body);
   });

@@ -28,9 +28,9 @@ class Interpreter {
 
   /// Sets the global functions; variables of the same names, set later, hide them.
   void AddGlobals();
-  /// Whether the template has the name anywhere.
-  [[nodiscard]] bool Names(const std::string& name) const;
-  /// `name` is one that the template has.
+  /// Whether the template may read the variable from its context.
+  [[nodiscard]] bool Reads(const std::string& name) const;
+  /// Sets a variable of the context that the template reads.
   void SetVariable(const std::string& name, Value value);
   /// The whole output.
   std::string Run();
@@ -50,6 +50,7 @@ class Interpreter {
   static void Capture(Frame* frame);
   [[nodiscard]] const Value* Lookup(int symbol) const;
   void Store(int symbol, Value value);
+  void Hide(const std::vector<int>& symbols);
   void Assign(const Node* target, const Value& value);
   void AssignNamespace(const Node* target, const Value& value);
 

@@ -9,7 +9,7 @@
 
 namespace kvasir::text::jinja {
 
-inline constexpr std::size_t kSourceBytesMax = 4 * 1024 * 1024;
+inline constexpr std::size_t kSourceBytesMax = 1024 * 1024;
 inline constexpr int kNestingMax = 200;  ///< of brackets, operators and blocks in the source
 inline constexpr int kHeightMax = 600;   ///< of the tree: long chains of operators count too
 

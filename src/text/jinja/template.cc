@@ -22,7 +22,6 @@ bool IsValidUtf8(std::string_view text) {
 struct Template::Parsed {
   std::unique_ptr<Tree> tree;
   TemplateFacts facts;
-  std::set<std::string> shadowed;
 };
 
 Template::Template(std::unique_ptr<Parsed> parsed) : parsed_(std::move(parsed)) {}
@@ -34,9 +33,7 @@ Result<std::unique_ptr<Template>> Template::Parse(std::string_view source) {
   }
   auto parsed = std::make_unique<Parsed>();
   KVASIR_ASSIGN_OR_RETURN(parsed->tree, ParseTemplate(source));
-  Analysis analysis = Analyze(*parsed->tree);
-  parsed->facts = std::move(analysis.facts);
-  parsed->shadowed = std::move(analysis.shadowed);
+  parsed->facts = Analyze(*parsed->tree);
   parsed->facts.mentions_content = source.find("content") != std::string_view::npos;
   return std::unique_ptr<Template>(new Template(std::move(parsed)));
 }
@@ -50,7 +47,7 @@ Result<std::string> Template::Render(const nlohmann::ordered_json& context,
   try {
     interpreter.AddGlobals();
     for (const auto& [name, value] : context.items()) {
-      if (interpreter.Names(name) && !parsed_->shadowed.contains(name)) {
+      if (interpreter.Reads(name)) {
         interpreter.SetVariable(name, interpreter.runtime().FromJson(value));
       }
     }

@@ -184,6 +184,29 @@ TEST(Jinja, MethodsThatChangeContainersWork) {
       "{39: 39}39");
 }
 
+// Corners of Jinja's compiler that renders depend on.
+TEST(Jinja, ScopesAreThoseOfTheCompiler) {
+  EXPECT_EQ(Rendered("{% for x in [1] %}{% continue %}{% else %}e{% endfor %}"), "e");
+  EXPECT_EQ(
+      Rendered("{% for x in [1, 2] %}{% if x == 2 %}{% break %}{% endif %}{% else %}e{% endfor %}"),
+      "");
+  // A name that is assigned before it is read at the top is never the context's.
+  EXPECT_EQ(Rendered("{% macro m() %}[{{ x }}]{% endmacro %}{{ m() }}{% set x = 1 %}{{ m() }}",
+                     {{"x", "context"}}),
+            "[][1]");
+  EXPECT_EQ(Rendered("{% if false %}{% set x = 1 %}{% endif %}{{ x }}", {{"x", "context"}}),
+            "context");
+  EXPECT_EQ(
+      Rendered("{% for i in [1, 2] %}{% for k in [1] %}{{ x }}{% endfor %}{% set x = i %}{{ x }}"
+               "{% endfor %}",
+               {{"x", "context"}}),
+      "12");
+  EXPECT_EQ(
+      Rendered(
+          "{% set x = 0 %}{% for i in [1, 2] %}{{ x }}{% set x = i %}{{ x }}{% endfor %}{{ x }}"),
+      "01020");
+}
+
 TEST(Jinja, JsonNumbersKeepTheirKind) {
   const Json context = Json::parse(R"({"a": 1, "b": 1.0, "c": 1e2, "d": 18446744073709551615,
                                        "e": -9223372036854775808})");
