@@ -85,10 +85,9 @@ const Schedule& Scheduler::Plan() {
   schedule_.copies.clear();
   schedule_.admitted.clear();
   schedule_.preempted.clear();
-  ++step_;
   budget_ = config_.max_num_batched_tokens;
   PlanDecodes();
-  // Who was just pushed out for want of blocks must not be let in again, nor anybody behind.
+  // Where those who run lack blocks, nobody joins them.
   if (schedule_.preempted.empty()) Admit();
   if (config_.chunked_prefill) {
     PlanPromptsInChunks();
@@ -182,7 +181,6 @@ void Scheduler::Admit() {
   if (config_.static_batching && !running_.empty()) return;
   while (!waiting_.empty()) {
     Sequence* sequence = *waiting_.begin();
-    if (sequence->preempted_step == step_) return;
     if (static_cast<int64_t>(running_.size()) >= config_.max_num_seqs) {
       if (!MayDisplaceWorst(*sequence)) return;
       PreemptWorst();
@@ -268,7 +266,6 @@ void Scheduler::PreemptWorst() {
   budget_ += victim->scheduled;
   victim->scheduled = 0;
   victim->state = Sequence::State::kWaiting;
-  victim->preempted_step = step_;
   ++victim->preemptions_count;
   waiting_.insert(victim);
   schedule_.preempted.push_back(victim);

@@ -96,7 +96,6 @@ class Scheduler {
   std::vector<Sequence*> running_;  ///< by rank
   std::set<Sequence*, ByRank> waiting_;
   Schedule schedule_;
-  uint64_t step_ = 0;
   int64_t budget_ = 0;  ///< tokens left in the step being planned
   std::vector<OwnedCopy> copies_;
   std::vector<BlockCopy> new_copies_;  ///< scratch

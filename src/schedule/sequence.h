@@ -42,7 +42,6 @@ struct Sequence {
   int64_t scheduled = 0;      ///< tokens in the present step
   int64_t cached_tokens = 0;  ///< found instead of computed, before any preemption
   int64_t preemptions_count = 0;
-  uint64_t preempted_step = 0;
 
   [[nodiscard]] int64_t known() const { return static_cast<int64_t>(tokens.size()); }
   [[nodiscard]] int64_t remaining() const { return known() - kv.computed; }

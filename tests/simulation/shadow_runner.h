@@ -107,12 +107,21 @@ class ShadowRunner final : public Runner {
     return BlockCells(table[entry])[position % spec_.block_tokens];
   }
 
-  static void CheckCopies(const StepPlan& plan) {
+  /// Copies are independent of each other, and each goes to a block that an item continues.
+  void CheckCopies(const StepPlan& plan) const {
     for (size_t i = 0; i < plan.copies.size(); ++i) {
       for (size_t j = 0; j < plan.copies.size(); ++j) {
         KVASIR_CHECK(plan.copies[i].from != plan.copies[j].to, "the order of copies matters");
         KVASIR_CHECK(i == j || plan.copies[i].to != plan.copies[j].to, "two copies to one block");
       }
+      const bool continued = std::ranges::any_of(plan.items, [&](const PlanItem& item) {
+        if (item.start % spec_.block_tokens == 0) return false;
+        const auto entry = static_cast<size_t>(item.start / spec_.block_tokens);
+        return std::ranges::any_of(item.block_tables, [&](std::span<const BlockId> table) {
+          return table[entry] == plan.copies[i].to;
+        });
+      });
+      KVASIR_CHECK(continued, "block {} is copied to and nobody continues it", plan.copies[i].to);
     }
   }
 

@@ -254,6 +254,30 @@ TEST(EngineCore, PromptLogprobsCoverAChunkedPromptAndSkipTheCache) {
   EXPECT_EQ(listener->events()[0].cached_tokens, 88);
 }
 
+TEST(EngineCore, OncePromptLogprobsAreThereAPreemptedRequestMayUseTheCache) {
+  EngineConfig config = SmallConfig();
+  config.max_num_seqs = 1;
+  Core core(config);
+  Request request = MakeRequest(Tokens(30, 1), 10);
+  request.prompt_logprobs = 0;
+  auto listener = core.Submit(request);
+  for (int i = 0; i < 3; ++i) core.Step();
+  Request urgent = MakeRequest({2}, 1);
+  urgent.priority = -1;
+  core.Submit(urgent);
+  core.Step();
+  EXPECT_EQ(core.metrics().preemptions.value(), 1);
+  int64_t computed = 0;
+  core.fake.set_hook([&](const StepPlan& plan) {
+    computed = plan.TokensCount();
+    for (const PlanItem& item : plan.items) EXPECT_EQ(item.prompt_logprobs, -1);
+  });
+  core.Step();
+  EXPECT_EQ(computed, 33 - 32);
+  core.Run();
+  EXPECT_EQ(listener->Tokens(), Expected(Tokens(30, 1), 10));
+}
+
 TEST(EngineCore, CachedTokensAreReportedAndSaltsSeparate) {
   Core core;
   const Tokens prompt(50, 3);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <limits>
 #include <map>
@@ -460,6 +461,46 @@ TEST(Scheduler, ForksWithoutASeatWaitAtTheFront) {
   EXPECT_EQ(child.kv.computed, 4);  // the lead's full block was found again
   world.scheduler().FinishRun();
   world.scheduler().Remove(&child);
+}
+
+TEST(Scheduler, CopiesOfADisplacedForkAreNotMade) {
+  WorldConfig config;
+  config.scheduler.max_num_seqs = 3;
+  World world(config);
+  Sequence* lead = world.Add(6, 10);
+  world.Step();
+  std::array<Sequence, 2> children;
+  for (size_t i = 0; i < 2; ++i) {
+    children[i].rank = lead->rank;
+    children[i].rank.choice = static_cast<int32_t>(i) + 1;
+    children[i].prompt_count = 6;
+    children[i].tokens = lead->tokens;
+    world.scheduler().AddFork(&children[i], *lead);
+  }
+  // The lead and the first child would copy the shared block, the last writes in place.
+  world.Add(4, 1, -1);
+  world.Add(4, 1, -1);
+  const Schedule& schedule = world.scheduler().Plan();
+  EXPECT_EQ(schedule.preempted, (std::vector<Sequence*>{&children[1], &children[0]}));
+  ASSERT_EQ(schedule.copies.size(), 1u);
+  EXPECT_EQ(schedule.copies[0].to, lead->kv.tables[0][1]);
+  EXPECT_EQ(schedule.items.size(), 3u);
+  world.scheduler().FinishRun();
+  for (Sequence& child : children) world.scheduler().Remove(&child);
+}
+
+TEST(Scheduler, TokensOfADisplacedSequenceGoToOthers) {
+  WorldConfig config;
+  config.scheduler.max_num_batched_tokens = 8;
+  World world(config);
+  for (int i = 0; i < 8; ++i) world.Add(1, 50);
+  world.Step();
+  world.Step();
+  EXPECT_EQ(world.step_tokens(), 8);
+  for (int i = 0; i < 4; ++i) world.Add(10, 5, -1);
+  world.Step();
+  EXPECT_EQ(world.preemptions_count(), 4);
+  EXPECT_EQ(world.step_tokens(), 8);
 }
 
 TEST(Scheduler, RemoveFreesAtOnceWhereverTheSequenceIs) {
