@@ -227,7 +227,7 @@ void CheckModel(const std::filesystem::path& path, const std::string& kernels,
   }
 }
 
-constexpr Workload kTinyWorkload = {64, 380, 60, 120, 32};
+constexpr Workload kTinyWorkload = {64, 380, 60, 120, 24};
 
 class TinyModels : public testing::TestWithParam<const char*> {};
 
