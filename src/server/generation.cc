@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -10,6 +12,8 @@
 
 namespace kvasir::server {
 namespace {
+
+constexpr size_t kEventsPerDrain = 128;
 
 // Prompt positions with logprobs above which their text is made on a worker: some ten microseconds
 // each would keep other connections waiting.
@@ -182,7 +186,11 @@ void Generation::Drain() {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
-    batch_.swap(events_);
+    // A few at a time: between them the connection can find that its client reads too slowly.
+    const auto end =
+        events_.begin() + static_cast<std::ptrdiff_t>(std::min(events_.size(), kEventsPerDrain));
+    batch_.assign(std::make_move_iterator(events_.begin()), std::make_move_iterator(end));
+    events_.erase(events_.begin(), end);
   }
   const TimeNs begin = context_.clock.Now();
   if (first_event_at_ == 0) first_event_at_ = begin;
@@ -310,7 +318,7 @@ void Generation::Fail(const ApiError& error, std::string& out) {
 
 void Generation::Close(bool cancel) {
   std::vector<RequestId> running;
-  std::vector<QueuedEvent> dropped;
+  std::deque<QueuedEvent> dropped;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;

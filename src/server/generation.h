@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -129,7 +130,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::mutex mutex_;
   // Under the mutex:
   std::vector<RequestId> request_ids_;
-  std::vector<QueuedEvent> events_;
+  std::deque<QueuedEvent> events_;
   bool ready_ = false;      ///< all are submitted: events may be handled
   bool scheduled_ = false;  ///< Drain runs or is about to
   bool closed_ = false;
