@@ -297,6 +297,15 @@ void HttpServer::Stop() {
     state.guards.clear();
     for (std::thread& thread : state.threads) thread.join();
     state.threads.clear();
+    // What one loop posted to another that had ended already: its handlers hold the loop alive.
+    size_t ran = 1;
+    while (ran > 0) {
+      ran = 0;
+      for (const std::shared_ptr<IoThread>& loop : state.loops) {
+        loop->context.restart();
+        ran += loop->context.poll();
+      }
+    }
   }
   if (!state.options.uds.empty() && state.uds_inode != 0) {
     struct stat now {};
