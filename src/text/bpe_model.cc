@@ -64,9 +64,8 @@ BpeModel::BpeModel(const Vocabulary& vocabulary, BpeOptions options)
       piece = ByteToken(byte);
     }
     byte_ids_[byte] = vocabulary.Find(piece);
-    has_all_byte_tokens_ = has_all_byte_tokens_ && byte_ids_[byte] >= 0;
+    KVASIR_CHECK(!options_.raw_bytes || byte_ids_[byte] >= 0);
   }
-  KVASIR_CHECK(!options_.raw_bytes || has_all_byte_tokens_);
   if (options_.raw_bytes) return;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     const std::string_view text = vocabulary.Piece(id);
@@ -251,6 +250,11 @@ void BpeModel::AppendUnknown(std::string_view character, bool& unk_pending,
   unk_pending = true;
 }
 
+bool BpeModel::HasByteTokens(std::string_view bytes) const {
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)] >= 0; });
+}
+
 template <bool kByRanks>
 Merge BpeModel::FindMerge(std::string_view word, int32_t left, int32_t right, uint32_t begin,
                           uint32_t end) const {
@@ -380,7 +384,7 @@ void BpeModel::AppendSymbol(std::string_view symbol, int32_t id, std::vector<int
     out.push_back(id);
     return;
   }
-  if (options_.byte_fallback && has_all_byte_tokens_) {
+  if (options_.byte_fallback && HasByteTokens(symbol)) {
     for (const char byte : symbol) out.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
   } else if (options_.unk_id >= 0) {
     out.push_back(options_.unk_id);

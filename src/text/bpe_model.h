@@ -59,6 +59,7 @@ class BpeModel final : public TokenizerModel {
   bool EncodeWhole(std::string_view word, std::vector<int32_t>& out) const;
   bool EncodeSegments(std::string_view word, std::vector<int32_t>& out) const;
   void ToSymbols(std::string_view word, Symbols& symbols) const;
+  [[nodiscard]] bool HasByteTokens(std::string_view bytes) const;
   void AppendUnknown(std::string_view character, bool& unk_pending, Symbols& symbols) const;
   template <bool kByRanks>
   [[nodiscard]] Merge FindMerge(std::string_view word, int32_t left, int32_t right, uint32_t begin,
@@ -74,7 +75,6 @@ class BpeModel final : public TokenizerModel {
   const Vocabulary* vocabulary_;
   BpeOptions options_;
   int32_t byte_ids_[256];  ///< raw_bytes: the byte's character; else `<0xXX>`, -1 if absent
-  bool has_all_byte_tokens_ = true;
   CharIds char_ids_;
   MergeTable merges_;
   std::vector<uint32_t> ranks_;

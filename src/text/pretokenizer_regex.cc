@@ -20,7 +20,8 @@ constexpr size_t kWindowBytes = 4 * 1024;
 // Oniguruma's \s and \w, which PCRE2's differ from (U+0085, U+180E, marks, connectors).
 constexpr std::string_view kSpaceMembers =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::string_view kWordMembers = R"(\p{L}\p{M}\p{N}\p{Pc})";
+constexpr std::string_view kWordMembers =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 
 /// Where the interval {n,m} that ends `pattern` begins, or npos.
 size_t IntervalBefore(std::string_view pattern) {

@@ -33,9 +33,9 @@ enum class SplitBehavior {
   kMergedWithNext,
   kContiguous,
 };
-/// Splits at the matches; `invert` swaps matches and gaps. Where the matcher is not linear, words of
-/// more than 4 KiB are first cut where a letter meets a space (failing that, anywhere), so that a
-/// pattern cannot make the time quadratic.
+/// Splits at the matches; `invert` swaps matches and gaps. Where the matcher is not linear, words
+/// of more than 4 KiB are first cut where a letter meets a space (failing that, anywhere), so that
+/// a pattern cannot make the time quadratic.
 [[nodiscard]] std::unique_ptr<PreTokenizerStep> MakeSplitStep(std::unique_ptr<Matcher> matcher,
                                                               SplitBehavior behavior, bool invert);
 

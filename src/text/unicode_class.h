@@ -26,8 +26,8 @@ inline constexpr CharClass kSymbol = 1 << 10;         ///< S
 inline constexpr CharClass kSpace = 1 << 11;          ///< property White_Space
 inline constexpr CharClass kNewline = 1 << 12;        ///< \r, \n
 inline constexpr CharClass kHan = 1 << 13;            ///< script Han
-inline constexpr CharClass kWord = 1 << 14;   ///< Alphabetic, M, Nd, Pc, joiners: Rust's \w
-inline constexpr CharClass kOther = 1 << 15;  ///< Cc, Cf, Co: control, format, private use
+inline constexpr CharClass kWord = 1 << 14;           ///< Alphabetic, M, Nd, Pc, joiners: Rust's \w
+inline constexpr CharClass kOther = 1 << 15;          ///< Cc, Cf, Co: control, format, private use
 
 inline constexpr CharClass kLetter = kUpper | kLower | kTitle | kModifierLetter | kOtherLetter;
 inline constexpr CharClass kNumber = kDecimal | kOtherNumber;
