@@ -300,8 +300,8 @@ TEST(Scheduler, ThoseThatRunAreNotDisturbedByAdmission) {
   World world(config);
   const Sequence* running = world.Add(24, 8);
   world.Step();
-  // It holds 6 of 12 blocks and is promised one more; 5 blocks fit beside it, 6 do not.
-  const Sequence* large = world.Add(20, 4);
+  // It holds 6 of 12 blocks, takes a seventh now and is promised an eighth: 4 are left, not 5.
+  const Sequence* large = world.Add(19, 4);
   const Sequence* small = world.Add(2, 2);
   world.Step();
   EXPECT_FALSE(world.Runs(large));
@@ -310,6 +310,29 @@ TEST(Scheduler, ThoseThatRunAreNotDisturbedByAdmission) {
   world.Step();
   EXPECT_TRUE(world.Runs(large));
   EXPECT_EQ(world.preemptions_count(), 0);
+}
+
+TEST(Scheduler, NobodyIsDisplacedInVain) {
+  WorldConfig config;
+  config.blocks_count = 12;
+  World world(config);
+  const Sequence* equal = world.Add(23, 20);
+  const Sequence* lower = world.Add(6, 20, 1);
+  world.Step();
+  ASSERT_TRUE(world.Runs(lower));
+  // Even with the blocks of the lower one it would not fit beside its equal.
+  Sequence* large = world.Add(23, 2);
+  for (int i = 0; i < 5; ++i) world.Step();
+  EXPECT_FALSE(world.Runs(large));
+  EXPECT_TRUE(world.Runs(lower));
+  EXPECT_EQ(world.preemptions_count(), 0);
+  // This one does.
+  world.scheduler().Remove(large);
+  const Sequence* fits = world.Add(9, 2);
+  world.Step();
+  EXPECT_TRUE(world.Runs(fits));
+  EXPECT_FALSE(world.Runs(lower));
+  EXPECT_TRUE(world.Runs(equal));
 }
 
 TEST(Scheduler, TheWorstSitsOutInsteadOfLosingWhatItHas) {
