@@ -4,9 +4,9 @@
 //   kernels_bench --kernels avx2 --threads 2 matmul attention pack
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,24 +22,31 @@ namespace {
 
 using kernels::Backend;
 
-double Seconds() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
+// With one thread, the time that this thread computed: what others take of the core is left out.
+double Seconds(bool of_thread) {
+  timespec time{};
+  clock_gettime(of_thread ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Best seconds a call over `runs` runs of about 20 ms each.
+struct Timing {
+  bool of_thread = true;
+  int runs = 20;
+};
+
+// Best seconds a call over runs of about a millisecond each.
 template <typename Body>
-double Best(int runs, Body&& body) {
+double Best(Timing timing, Body&& body) {
   body();
-  double start = Seconds();
+  double start = Seconds(timing.of_thread);
   body();
-  const double once = Seconds() - start;
-  const int calls = std::clamp(static_cast<int>(0.02 / (once + 1e-9)), 1, 10'000);
+  const double once = Seconds(timing.of_thread) - start;
+  const int calls = std::clamp(static_cast<int>(1e-3 / (once + 1e-9)), 1, 10'000);
   double best = once;
-  for (int run = 0; run < runs; ++run) {
-    start = Seconds();
+  for (int run = 0; run < timing.runs; ++run) {
+    start = Seconds(timing.of_thread);
     for (int call = 0; call < calls; ++call) body();
-    best = std::min(best, (Seconds() - start) / calls);
+    best = std::min(best, (Seconds(timing.of_thread) - start) / calls);
   }
   return best;
 }
@@ -50,10 +57,14 @@ std::vector<float> RandomFloats(Rng& rng, int64_t count) {
   return values;
 }
 
-// Bytes that are finite numbers in every format: exponents stay small.
-std::vector<std::byte> RandomWeights(Rng& rng, int64_t bytes) {
+// Numbers of moderate size in every format: denormal ones would be slow as none of a model's are.
+std::vector<std::byte> RandomWeights(DType dtype, Rng& rng, int64_t bytes) {
   std::vector<std::byte> weights(static_cast<size_t>(bytes));
   for (std::byte& byte : weights) byte = static_cast<std::byte>(rng.Next() & 0x3Bu);
+  const auto step = static_cast<size_t>(Info(dtype).block_bytes);
+  if (Info(dtype).block_values == 1) {
+    for (size_t at = step - 1; at < weights.size(); at += step) weights[at] |= std::byte{0x38};
+  }
   return weights;
 }
 
@@ -63,13 +74,13 @@ struct Shape2 {
 };
 
 // As many copies as do not fit any cache, taken in turn, as the layers of a model are.
-void BenchMatmul(Backend& backend, DType dtype, Shape2 shape, int64_t copies_bytes, int runs) {
+void BenchMatmul(Backend& backend, DType dtype, Shape2 shape, int64_t copies_bytes, Timing timing) {
   Rng rng(1);
   TensorView view;
   view.dtype = dtype;
   view.shape = {shape.rows, shape.cols};
   view.bytes = shape.rows * RowBytes(dtype, shape.cols);
-  const std::vector<std::byte> bytes = RandomWeights(rng, view.bytes);
+  const std::vector<std::byte> bytes = RandomWeights(dtype, rng, view.bytes);
   view.data = bytes.data();
   std::vector<std::unique_ptr<kernels::PackedMatrix>> copies;
   for (int64_t total = 0; total == 0 || total < copies_bytes; total += view.bytes) {
@@ -79,7 +90,7 @@ void BenchMatmul(Backend& backend, DType dtype, Shape2 shape, int64_t copies_byt
     const std::vector<float> x = RandomFloats(rng, tokens * shape.cols);
     std::vector<float> y(static_cast<size_t>(tokens * shape.rows));
     size_t next = 0;
-    const double seconds = Best(runs, [&] {
+    const double seconds = Best(timing, [&] {
       const kernels::MatmulOutput output{copies[next].get(), nullptr, y.data(), shape.rows};
       next = (next + 1) % copies.size();
       backend.Matmul({x.data(), shape.cols, tokens, {&output, 1}});
@@ -94,7 +105,7 @@ void BenchMatmul(Backend& backend, DType dtype, Shape2 shape, int64_t copies_byt
 
 void BenchAttention(Backend& backend, DType dtype, int64_t query_heads, int64_t kv_heads,
                     int64_t head_dim, int64_t depth, int64_t sequences_count, int64_t rows,
-                    int runs) {
+                    Timing timing) {
   Rng rng(2);
   kernels::KvView kv;
   kv.kv_heads = kv_heads;
@@ -118,7 +129,7 @@ void BenchAttention(Backend& backend, DType dtype, int64_t query_heads, int64_t 
   const std::vector<float> q = RandomFloats(rng, total_rows * query_heads * head_dim);
   std::vector<float> out(q.size());
   int64_t layer = 0;
-  const double seconds = Best(runs, [&] {
+  const double seconds = Best(timing, [&] {
     kernels::AttentionArgs args;
     args.q = q.data();
     args.ldq = query_heads * head_dim;
@@ -144,20 +155,20 @@ void BenchAttention(Backend& backend, DType dtype, int64_t query_heads, int64_t 
       depth, seconds * 1e6, 2e-9 * macs / seconds, 1e-9 * bytes / seconds);
 }
 
-void BenchPack(Backend& backend, DType dtype, int runs) {
+void BenchPack(Backend& backend, DType dtype, Timing timing) {
   Rng rng(3);
   TensorView view;
   view.dtype = dtype;
   view.shape = {6144, 4096};
   view.bytes = 6144 * RowBytes(dtype, 4096);
-  const std::vector<std::byte> bytes = RandomWeights(rng, view.bytes);
+  const std::vector<std::byte> bytes = RandomWeights(dtype, rng, view.bytes);
   view.data = bytes.data();
-  const double seconds = Best(runs, [&] { (void)backend.Pack({&view, 1}); });
+  const double seconds = Best(timing, [&] { (void)backend.Pack({&view, 1}); });
   std::printf("pack %-6s %6.1f ms  %6.1f GB/s\n", std::string(Info(dtype).name).c_str(),
               seconds * 1e3, 1e-9 * static_cast<double>(view.bytes) / seconds);
 }
 
-void BenchElementwise(Backend& backend, int64_t tokens, int runs) {
+void BenchElementwise(Backend& backend, int64_t tokens, Timing timing) {
   Rng rng(4);
   constexpr int64_t kCols = 1536;
   std::vector<float> x = RandomFloats(rng, tokens * kCols);
@@ -168,7 +179,7 @@ void BenchElementwise(Backend& backend, int64_t tokens, int runs) {
     std::printf("%-10s T %3ld x %ld  %8.2f us  %6.3f ns a value\n", what, tokens, kCols,
                 seconds * 1e6, 1e9 * seconds / values);
   };
-  report("norm", Best(runs, [&] {
+  report("norm", Best(timing, [&] {
            kernels::NormArgs args;
            args.x = x.data();
            args.y = out.data();
@@ -179,7 +190,7 @@ void BenchElementwise(Backend& backend, int64_t tokens, int runs) {
            args.weight = y.data();
            backend.Norm(args);
          }));
-  report("silu", Best(runs, [&] {
+  report("silu", Best(timing, [&] {
            kernels::ActivationArgs args;
            args.gate = x.data();
            args.up = y.data();
@@ -191,7 +202,7 @@ void BenchElementwise(Backend& backend, int64_t tokens, int runs) {
            args.cols = kCols;
            backend.Activate(args);
          }));
-  report("add", Best(runs, [&] {
+  report("add", Best(timing, [&] {
            backend.Add({x.data(), y.data(), kCols, kCols, tokens, kCols, 1e-3f});
          }));
 }
@@ -200,7 +211,7 @@ int Run(int argc, char** argv) {
   CLI::App app("Speed of the kernels");
   std::string name = "auto";
   int threads = 1;
-  int runs = 5;
+  int runs = 20;
   std::vector<std::string> parts = {"matmul", "attention", "elementwise", "pack"};
   std::vector<std::string> formats = {"Q4_1", "Q8_0", "Q5_0", "Q4_K", "Q6_K", "BF16", "F32"};
   int64_t rows = 1536;
@@ -223,6 +234,7 @@ int Run(int argc, char** argv) {
     return 2;
   }
   Backend& backend = **made;
+  const Timing timing{threads == 1, runs};
   std::printf("kernels %s, %d threads\n", std::string(backend.name()).c_str(), threads);
   const auto wants = [&](const char* part) {
     return std::find(parts.begin(), parts.end(), part) != parts.end();
@@ -235,20 +247,20 @@ int Run(int argc, char** argv) {
     }
     const int64_t unit = Info(*dtype).block_values;
     const Shape2 shape{rows, std::max<int64_t>(1, cols / unit) * unit};
-    if (wants("matmul")) BenchMatmul(backend, *dtype, shape, megabytes << 20, runs);
-    if (wants("pack")) BenchPack(backend, *dtype, runs);
+    if (wants("matmul")) BenchMatmul(backend, *dtype, shape, megabytes << 20, timing);
+    if (wants("pack")) BenchPack(backend, *dtype, timing);
   }
   if (wants("attention")) {
     for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
-      BenchAttention(backend, dtype, 9, 3, 64, 128, 1, 1, runs);
-      BenchAttention(backend, dtype, 9, 3, 64, 3500, 1, 1, runs);
-      BenchAttention(backend, dtype, 4, 1, 256, 3500, 1, 1, runs);
-      BenchAttention(backend, dtype, 9, 3, 64, 256, 16, 1, runs);
-      BenchAttention(backend, dtype, 9, 3, 64, 512, 1, 512, runs);
+      BenchAttention(backend, dtype, 9, 3, 64, 128, 1, 1, timing);
+      BenchAttention(backend, dtype, 9, 3, 64, 3500, 1, 1, timing);
+      BenchAttention(backend, dtype, 4, 1, 256, 3500, 1, 1, timing);
+      BenchAttention(backend, dtype, 9, 3, 64, 256, 16, 1, timing);
+      BenchAttention(backend, dtype, 9, 3, 64, 512, 1, 512, timing);
     }
   }
   if (wants("elementwise")) {
-    for (const int64_t tokens : {1, 64}) BenchElementwise(backend, tokens, runs);
+    for (const int64_t tokens : {1, 64}) BenchElementwise(backend, tokens, timing);
   }
   return 0;
 }

@@ -142,8 +142,8 @@ AttentionDriver::Space AttentionDriver::SpaceOf(const AttentionArgs& args, int w
 }
 
 void AttentionDriver::AttendRange(const AttentionArgs& args, const Tile& tile, int64_t range,
-                                  int64_t token_begin, int64_t token_end, const Space& space,
-                                  AttendTask& task) const {
+                                  int64_t range_end, int64_t token_begin, int64_t token_end,
+                                  const Space& space, AttendTask& task) const {
   const KvView& kv = args.kv;
   const AttentionSequence& sequence = *tile.sequence;
   const int64_t dim = kv.head_dim;
@@ -186,14 +186,28 @@ void AttentionDriver::AttendRange(const AttentionArgs& args, const Tile& tile, i
   const int64_t unit = task.key_width == 1 ? 1 : kUnitPositions;
   const int64_t value_bytes = RowBytes(kv.dtype, 1);
   const int64_t kv_head = tile.head_begin / (args.query_heads / kv.kv_heads);
-  for (int64_t u = begin / unit; u < CeilDiv(end, unit); ++u) {
-    const int64_t position = origin + u * unit;
+  // K of the unit at a position, and its V.
+  const auto bytes_at = [&](int64_t position) {
     const auto at = static_cast<size_t>(position / kv.block_tokens);
     const int64_t offset = position % kv.block_tokens;
-    const HeadBytes bytes = HeadOf(kv, sequence.block_table[at], kv_head);
+    HeadBytes bytes = HeadOf(kv, sequence.block_table[at], kv_head);
     const int64_t key = offset / task.key_width * dim * task.key_width + offset % task.key_width;
-    task.keys[u] = bytes.keys + key * value_bytes;
-    task.values[u] = bytes.values + offset * dim * value_bytes;
+    bytes.keys += key * value_bytes;
+    bytes.values += offset * dim * value_bytes;
+    return bytes;
+  };
+  const int64_t width = task.key_width;
+  for (int64_t u = begin / width * width / unit; u < CeilDiv(end, width) * width / unit; ++u) {
+    const HeadBytes bytes = bytes_at(origin + u * unit);
+    task.keys[u] = bytes.keys;
+    task.values[u] = bytes.values;
+  }
+  if (unit == kUnitPositions) {
+    const int64_t last = range + 1 < range_end ? sequence.start + tile.token_end : 0;
+    for (int64_t u = 0; u < kRangePositions / unit; ++u) {
+      const int64_t position = origin + kRangePositions + u * unit;
+      task.next_keys[u] = position < last ? bytes_at(position).keys : nullptr;
+    }
   }
   kernels_.attend(task);
 }
@@ -214,7 +228,7 @@ void AttentionDriver::RunItem(const AttentionArgs& args, const Item& item, int w
            (range + 1) * kRangePositions) {
       --token_end;
     }
-    AttendRange(args, tile, range, token_begin, token_end, space, task);
+    AttendRange(args, tile, range, item.range_end, token_begin, token_end, space, task);
     for (int64_t r = 0; r < task.rows_count; ++r) {
       const int64_t token = token_begin + r / tile.heads();
       const int64_t row = (token_begin - tile.token_begin) * tile.heads() + r;

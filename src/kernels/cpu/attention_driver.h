@@ -57,8 +57,9 @@ class AttentionDriver {
   void PlanItems(const AttentionArgs& args);
   Space SpaceOf(const AttentionArgs& args, int worker) const;
   void RunItem(const AttentionArgs& args, const Item& item, int worker);
-  void AttendRange(const AttentionArgs& args, const Tile& tile, int64_t range, int64_t token_begin,
-                   int64_t token_end, const Space& space, AttendTask& task) const;
+  void AttendRange(const AttentionArgs& args, const Tile& tile, int64_t range, int64_t range_end,
+                   int64_t token_begin, int64_t token_end, const Space& space,
+                   AttendTask& task) const;
   void FinishTile(const AttentionArgs& args, const Tile& tile, float* merged) const;
 
   const AttentionKernels& kernels_;

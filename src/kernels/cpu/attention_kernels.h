@@ -54,10 +54,11 @@ struct KvValues {
 };
 
 /// Scores of kRows rows at kPairs pairs of units; `units` are the K of each unit, with `width`
-/// values from one d to the next; q is [D][kRows].
-template <class V, DType kType, int kRows, int kPairs>
+/// values from one d to the next; q is [D][kRows]. `soon` is memory that is asked for meanwhile:
+/// the K of the next pairs, and the V of these, as large as they are.
+template <class V, DType kType, int kRows, int kPairs, bool kJoined>
 void QkPairs(const float* q, int64_t head_dim, const std::byte* const* units, int64_t width,
-             float* scores) {
+             const std::byte* const* soon, float* scores) {
   using Float = typename V::Float;
   using Kv = KvValues<V, kType>;
   constexpr int kUnits = 2 * kPairs;
@@ -71,10 +72,17 @@ void QkPairs(const float* q, int64_t head_dim, const std::byte* const* units, in
   const int64_t step = width * Kv::kBytes;
   for (int64_t d = 0; d < head_dim; ++d) {
     const int64_t at = d * step;
+    Unroll<kPairs>([&](auto i) {
+      __builtin_prefetch(soon[2 * i.value] + at);
+      // Further off: the second-level cache.
+      __builtin_prefetch(soon[2 * i.value + 1] + at, 0, 2);
+    });
     Float k[kVectors];
     Unroll<kVectors>([&](auto i) {
       if constexpr (kUnitsPerVector == 1) {
         k[i.value] = Kv::Load(p[i.value] + at);
+      } else if constexpr (kJoined) {
+        k[i.value] = Kv::Load(p[2 * i.value] + at);
       } else {
         k[i.value] = Kv::LoadTwo(p[2 * i.value] + at, p[2 * i.value + 1] + at);
       }
@@ -99,27 +107,34 @@ template <class V, int kRows>
 inline constexpr int kQkPairs = kRows <= 3 || V::kLanes == 16 ? 2 : 1;
 
 /// Scores of positions [begin, end) rounded out to pairs.
-template <class V, DType kType, int kRows>
-void Qk(const float* q, int64_t head_dim, const std::byte* const* keys, int64_t width,
-        int32_t begin, int32_t end, float* scores) {
+template <class V, DType kType, int kRows, bool kJoined>
+void Qk(const AttendTask& task, const float* q, int32_t begin, int32_t end, float* scores) {
   constexpr int kPairs = kQkPairs<V, kRows>;
-  const int64_t unit_begin = begin / kUnitPositions;
-  const int64_t unit_end = (end + kUnitPositions - 1) / kUnitPositions;
+  // The caller set the K of whole groups of positions that lie side by side.
+  const int64_t group = task.key_width == kPair ? kPair : kUnitPositions;
+  const int64_t unit_begin = begin / group * group / kUnitPositions;
+  const int64_t unit_end = (end + group - 1) / group * group / kUnitPositions;
   const int64_t pair_end = (end + kPair - 1) / kPair;
   for (int64_t pair = begin / kPair; pair < pair_end;) {
     const int64_t pairs = pair_end - pair >= kPairs ? kPairs : 1;
     const std::byte* units[2 * kPairs];
-    for (int64_t u = 0; u < 2 * pairs; ++u) {
-      // A unit that no row reads has no K: any other serves, its scores are masked.
-      int64_t unit = 2 * pair + u;
-      unit = unit < unit_begin ? unit_begin : unit >= unit_end ? unit_end - 1 : unit;
-      units[u] = keys[unit];
+    const std::byte* soon[2 * kPairs];
+    // A unit that no row reads has no K: any other serves, its scores are masked.
+    const auto known = [&](int64_t unit) {
+      return unit < unit_begin ? unit_begin : unit >= unit_end ? unit_end - 1 : unit;
+    };
+    for (int64_t i = 0; i < pairs; ++i) {
+      const int64_t first = 2 * (pair + i);
+      units[2 * i] = task.keys[known(first)];
+      units[2 * i + 1] = task.keys[known(first + 1)];
+      soon[2 * i] = task.keys[known(first + 2 * pairs)];
+      soon[2 * i + 1] = task.values[known(first)];
     }
     float* out = scores + pair * kPair;
     if (pairs == kPairs) {
-      QkPairs<V, kType, kRows, kPairs>(q, head_dim, units, width, out);
+      QkPairs<V, kType, kRows, kPairs, kJoined>(q, task.head_dim, units, task.key_width, soon, out);
     } else {
-      QkPairs<V, kType, kRows, 1>(q, head_dim, units, width, out);
+      QkPairs<V, kType, kRows, 1, kJoined>(q, task.head_dim, units, task.key_width, soon, out);
     }
     pair += pairs;
   }
@@ -156,9 +171,10 @@ void SoftmaxRow(float* scores, int32_t begin, int32_t end, float softcap, float*
 }
 
 /// out[r][0, kVectors lanes) += weights[r][j] v[j] over `count` positions whose V lie `step` apart.
+/// `soon` is memory laid out likewise that is asked for meanwhile.
 template <class V, DType kType, int kRows, int kVectors>
-void PvVectors(const float* weights, const std::byte* v, int64_t step, int64_t count, float* out,
-               int64_t ldo) {
+void PvVectors(const float* weights, const std::byte* v, int64_t step, int64_t count,
+               const std::byte* soon, float* out, int64_t ldo) {
   using Float = typename V::Float;
   using Kv = KvValues<V, kType>;
   Float acc[kRows][kVectors];
@@ -168,6 +184,8 @@ void PvVectors(const float* weights, const std::byte* v, int64_t step, int64_t c
     });
   });
   for (int64_t j = 0; j < count; ++j) {
+    __builtin_prefetch(soon, 0, 2);
+    soon += step;
     Float values[kVectors];
     Unroll<kVectors>(
         [&](auto i) { values[i.value] = Kv::Load(v + i.value * V::kLanes * Kv::kBytes); });
@@ -193,17 +211,19 @@ inline constexpr int kPvVectors = kRows == 1                      ? 8
                                                                   : 2;
 
 template <class V, DType kType, int kRows>
-void PvRun(const float* weights, const std::byte* v, int64_t head_dim, int64_t count, float* out) {
+void PvRun(const float* weights, const std::byte* v, int64_t head_dim, int64_t count,
+           const std::byte* soon, float* out) {
   using Kv = KvValues<V, kType>;
   constexpr int kVectors = kPvVectors<V, kRows>;
   const int64_t step = head_dim * Kv::kBytes;
   int64_t d = 0;
   for (; d + kVectors * V::kLanes <= head_dim; d += kVectors * V::kLanes) {
-    PvVectors<V, kType, kRows, kVectors>(weights, v + d * Kv::kBytes, step, count, out + d,
-                                         head_dim);
+    PvVectors<V, kType, kRows, kVectors>(weights, v + d * Kv::kBytes, step, count,
+                                         soon + d * Kv::kBytes, out + d, head_dim);
   }
   for (; d + V::kLanes <= head_dim; d += V::kLanes) {
-    PvVectors<V, kType, kRows, 1>(weights, v + d * Kv::kBytes, step, count, out + d, head_dim);
+    PvVectors<V, kType, kRows, 1>(weights, v + d * Kv::kBytes, step, count, soon + d * Kv::kBytes,
+                                  out + d, head_dim);
   }
   if (d < head_dim) {
     const auto left = static_cast<int>(head_dim - d);
@@ -228,7 +248,10 @@ void Pv(const AttendTask& task, const float* weights, int32_t begin, int32_t end
     int64_t next = (j / unit + 1) * unit;
     while (next < end && task.values[next / unit] == v + (next - j) * step) next += unit;
     const int64_t last = next < end ? next : end;
-    PvRun<V, kType, kRows>(weights + j, v, task.head_dim, last - j, out);
+    // The K of the next range takes as many bytes as the V of this one.
+    const std::byte* soon = unit == 1 ? v : task.next_keys[j / unit];
+    if (soon == nullptr) soon = v;
+    PvRun<V, kType, kRows>(weights + j, v, task.head_dim, last - j, soon, out);
     j = last;
   }
 }
@@ -253,7 +276,7 @@ void QkByRow(const AttendTask& task, const float* q, int32_t begin, int32_t end,
     }
     const auto* p = reinterpret_cast<const std::byte*>(turned);
     const std::byte* units[2] = {p, p + kUnitPositions * sizeof(float)};
-    QkPairs<V, DType::kF32, kRows, 1>(q, dim, units, kPair, scores + first);
+    QkPairs<V, DType::kF32, kRows, 1, true>(q, dim, units, kPair, units, scores + first);
   }
 }
 
@@ -274,7 +297,12 @@ void AttendChunk(const AttendTask& task, int64_t row) {
   if (task.key_width == 1) {
     QkByRow<V, kType, kRows>(task, q, begin, end, scores);
   } else {
-    Qk<V, kType, kRows>(q, task.head_dim, task.keys, task.key_width, begin, end, scores);
+    // Vectors of 8 positions are loaded alike in either layout.
+    if (V::kLanes == kUnitPositions || task.key_width == kPair) {
+      Qk<V, kType, kRows, true>(task, q, begin, end, scores);
+    } else {
+      Qk<V, kType, kRows, V::kLanes == kUnitPositions>(task, q, begin, end, scores);
+    }
   }
   float* out = task.out + row * task.head_dim;
   std::memset(out, 0, static_cast<size_t>(kRows * task.head_dim) * sizeof(float));

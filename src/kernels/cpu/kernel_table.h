@@ -134,9 +134,12 @@ struct AttendTask {
   /// Readable positions of each row, relative to the range: [begin, end), not empty.
   int32_t begin[kAttentionRowsMax];
   int32_t end[kAttentionRowsMax];
-  /// Per unit of kUnitPositions (per position where key_width is 1), set where rows read it.
+  /// Per unit of kUnitPositions (per position where key_width is 1), set where rows read it or
+  /// another of its key_width positions.
   const std::byte* keys[kRangePositions];
   const std::byte* values[kRangePositions];
+  /// Per unit, K of the next range where the caller will go on there, else null: to be asked for.
+  const std::byte* next_keys[kRangePositions / kUnitPositions];
   float* scores = nullptr;       ///< scratch [rows][kRangePositions]
   float* key_scratch = nullptr;  ///< scratch [D][16], where key_width is 1
   float* max = nullptr;          ///< out [rows]

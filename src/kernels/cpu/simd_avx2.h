@@ -149,6 +149,12 @@ struct Avx2 {
     return _mm256_maddubs_epi16(unsigned_a, signed_b);
   }
   static Int Add16(Int a, Int b) { return _mm256_add_epi16(a, b); }
+  /// Keeps the compiler from moving integer sums about: it would hold all the terms of a long sum
+  /// in memory to add them up last.
+  static Int Pinned(Int a) {
+    __asm__("" : "+x"(a));
+    return a;
+  }
   /// Sums of two neighbouring 16-bit lanes, in 32 bits.
   static Int SumPairs(Int a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
 
