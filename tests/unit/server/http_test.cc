@@ -463,7 +463,7 @@ TEST(Http, AFullQueueAnswers429) {
   EXPECT_EQ(fixture.Call("POST", "/v1/completions", text).status, 200);
 }
 
-TEST(Http, ThousandIdleConnections) {
+TEST(Http, ManyIdleConnections) {
   ServerFixture fixture;
   std::vector<std::unique_ptr<Client>> clients;
   for (int i = 0; i < 500; ++i) {
