@@ -64,8 +64,9 @@ int RunChat(ChatFlags& flags) {
                           flags.engine.model),
                 kExitModel);
   }
-  std::fprintf(stderr,
-               "Ctrl-C stops an answer, /clear forgets the conversation, Ctrl-D or /exit ends it.\n");
+  std::fprintf(
+      stderr,
+      "Ctrl-C stops an answer, /clear forgets the conversation, Ctrl-D or /exit ends it.\n");
   InstallInterrupt();
   text::ChatRequest request;
   const auto begin = [&] {

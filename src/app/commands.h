@@ -1,5 +1,5 @@
-// One function a subcommand: declares its flags on `app` and, when it is the one chosen, runs it and
-// stores the process's exit code.
+// One function a subcommand: declares its flags on `app` and, when it is the one chosen, runs it
+// and stores the process's exit code.
 #pragma once
 
 namespace CLI {

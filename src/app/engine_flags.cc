@@ -22,8 +22,9 @@ void AddModelFlags(CLI::App& command, EngineFlags& flags) {
       .add_option("model,--model", flags.model,
                   "Folder of Hugging Face files, a .gguf, or 'default'")
       ->required();
-  command.add_option("--chat-template", flags.chat_template,
-                     "Jinja file to use instead of the model's own chat template")
+  command
+      .add_option("--chat-template", flags.chat_template,
+                  "Jinja file to use instead of the model's own chat template")
       ->group(group);
   command
       .add_option("--chat-template-content-format", flags.content_format,
@@ -44,9 +45,10 @@ void AddModelFlags(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str()
       ->group(group);
   command
-      .add_option("--max-model-len", flags.max_model_len,
-                  "Longest prompt and output together, tokens; 0: the model's, or what the KV cache "
-                  "holds if that is less")
+      .add_option(
+          "--max-model-len", flags.max_model_len,
+          "Longest prompt and output together, tokens; 0: the model's, or what the KV cache "
+          "holds if that is less")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->group(group);
@@ -65,8 +67,9 @@ void AddEngineFlags(CLI::App& command, EngineFlags& flags) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->group(group);
-  command.add_option("--kv-cache-dtype", flags.kv_cache_dtype,
-                     "auto (as the weights: f32, bf16, else f16), f32, f16 or bf16")
+  command
+      .add_option("--kv-cache-dtype", flags.kv_cache_dtype,
+                  "auto (as the weights: f32, bf16, else f16), f32, f16 or bf16")
       ->check(CLI::IsMember({"auto", "f32", "f16", "bf16"}))
       ->capture_default_str()
       ->group(group);

@@ -1,4 +1,5 @@
-// The flags that say which model to load and how its engine runs: shared by serve, chat and complete.
+// The flags that say which model to load and how its engine runs: shared by serve, chat and
+// complete.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +8,23 @@
 namespace CLI {
 class App;
 class Validator;
-}
+}  // namespace CLI
 
 namespace kvasir::app {
 
 struct EngineFlags {
   std::string model;
-  std::string chat_template;             ///< a file; empty: the model's own
+  std::string chat_template;  ///< a file; empty: the model's own
   std::string content_format = "auto";
   std::string kernels = "auto";
-  int threads = 0;                       ///< 0: usable physical cores
+  int threads = 0;  ///< 0: usable physical cores
   std::string kv_cache_dtype = "auto";
-  std::string kv_cache_memory;           ///< bytes with a unit; empty: worked out
-  int64_t num_kv_blocks = 0;             ///< 0: worked out
+  std::string kv_cache_memory;  ///< bytes with a unit; empty: worked out
+  int64_t num_kv_blocks = 0;    ///< 0: worked out
   int64_t block_size = 16;
-  int64_t max_model_len = 0;             ///< 0: the model's, or what the cache holds
+  int64_t max_model_len = 0;  ///< 0: the model's, or what the cache holds
   int64_t max_num_seqs = 64;
-  int64_t max_num_batched_tokens = 0;    ///< 0: worked out
+  int64_t max_num_batched_tokens = 0;  ///< 0: worked out
   int64_t max_num_queued_reqs = 1024;
   int64_t max_num_queued_tokens = 1'000'000;
   double max_queue_wait_s = 0;

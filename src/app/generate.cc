@@ -46,9 +46,8 @@ Result<Request> MakeRequest(const LoadedEngine& loaded, std::vector<TokenId> pro
                      "the prompt has {} tokens, but the context holds {}", prompt.size(),
                      loaded.engine->config().max_model_len);
   }
-  KVASIR_ASSIGN_OR_RETURN(
-      const server::GenerationDefaults defaults,
-      server::ReadGenerationDefaults(loaded.files->generation_config, nullptr));
+  KVASIR_ASSIGN_OR_RETURN(const server::GenerationDefaults defaults,
+                          server::ReadGenerationDefaults(loaded.files->generation_config, nullptr));
   Request request;
   request.prompt = std::move(prompt);
   request.n = 1;
@@ -56,8 +55,10 @@ Result<Request> MakeRequest(const LoadedEngine& loaded, std::vector<TokenId> pro
   SamplingParams& sampling = request.sampling;
   sampling.temperature = static_cast<float>(
       flags.temperature >= 0 ? flags.temperature : defaults.temperature.value_or(1.0));
-  sampling.top_p = static_cast<float>(flags.top_p >= 0 ? flags.top_p : defaults.top_p.value_or(1.0));
-  sampling.top_k = static_cast<int32_t>(flags.top_k >= 0 ? flags.top_k : defaults.top_k.value_or(0));
+  sampling.top_p =
+      static_cast<float>(flags.top_p >= 0 ? flags.top_p : defaults.top_p.value_or(1.0));
+  sampling.top_k =
+      static_cast<int32_t>(flags.top_k >= 0 ? flags.top_k : defaults.top_k.value_or(0));
   sampling.min_p = static_cast<float>(defaults.min_p.value_or(0.0));
   sampling.repetition_penalty = static_cast<float>(defaults.repetition_penalty.value_or(1.0));
   sampling.stop_token_ids = loaded.tokenizer->end_of_generation_ids();

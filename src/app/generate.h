@@ -19,7 +19,7 @@ struct SamplingFlags {
   double top_p = -1;
   int64_t top_k = -1;
   uint64_t seed = 0;
-  int64_t max_tokens = 0;   ///< 0: as many as the context holds
+  int64_t max_tokens = 0;  ///< 0: as many as the context holds
 };
 
 struct GenerateOutcome {

@@ -1,4 +1,6 @@
 // kvasir inspect MODEL: what a model's files hold, without loading the weights.
+#include "files/inspect.h"
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -11,7 +13,6 @@
 #include "app/model_path.h"
 #include "app/read_file.h"
 #include "app/units.h"
-#include "files/inspect.h"
 #include "files/model_files.h"
 #include "model/blueprint.h"
 #include "model/config_reader.h"
@@ -81,8 +82,8 @@ nlohmann::ordered_json ToJson(const Facts& facts, bool tensors) {
     out["kv_bytes_per_token"] = spec.KvBytesPerToken(facts.kv_dtype);
     Json& groups = out["cache_groups"] = Json::array();
     for (const model::CacheGroup& group : spec.cache_groups) {
-      groups.push_back({{"layers_count", group.layers.size()},
-                        {"window_tokens", group.mask.window_tokens}});
+      groups.push_back(
+          {{"layers_count", group.layers.size()}, {"window_tokens", group.mask.window_tokens}});
     }
   } else {
     out["unsupported"] = facts.spec_error;
@@ -124,9 +125,9 @@ void PrintTable(const Facts& facts, bool tensors) {
     PrintRow("layers", fmt::format("{} of width {}", spec.layers.size(), spec.hidden_size));
     PrintRow("vocabulary", FormatCount(spec.vocab_size) + " tokens");
     PrintRow("context", FormatCount(spec.max_positions) + " tokens");
-    PrintRow("KV cache", fmt::format("{} bytes a token ({})",
-                                     FormatCount(spec.KvBytesPerToken(facts.kv_dtype)),
-                                     Info(facts.kv_dtype).name));
+    PrintRow("KV cache",
+             fmt::format("{} bytes a token ({})", FormatCount(spec.KvBytesPerToken(facts.kv_dtype)),
+                         Info(facts.kv_dtype).name));
     for (const model::CacheGroup& group : spec.cache_groups) {
       if (group.mask.window_tokens == 0) continue;
       PrintRow("", fmt::format("{} layers see {} tokens back", group.layers.size(),
@@ -136,10 +137,9 @@ void PrintTable(const Facts& facts, bool tensors) {
     PrintRow("cannot be served", facts.spec_error);
   }
   if (facts.tokenizer) {
-    PrintRow("tokenizer",
-             fmt::format("{}, {} tokens{}", facts.tokenizer->kind(),
-                         FormatCount(facts.tokenizer->vocab_size()),
-                         facts.tokenizer->adds_bos() ? ", adds BOS" : ""));
+    PrintRow("tokenizer", fmt::format("{}, {} tokens{}", facts.tokenizer->kind(),
+                                      FormatCount(facts.tokenizer->vocab_size()),
+                                      facts.tokenizer->adds_bos() ? ", adds BOS" : ""));
   } else {
     PrintRow("tokenizer", facts.tokenizer_error);
   }

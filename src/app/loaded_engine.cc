@@ -58,8 +58,9 @@ int64_t ValuesPerToken(const model::ModelSpec& spec) {
 // else's prompt. Operations a second and core are what the kernels reach on small models.
 int64_t DefaultBatchedTokens(const model::ModelSpec& spec, std::string_view backend, int threads) {
   constexpr double kStepSeconds = 0.15;
-  const double operations_per_second =
-      backend == "avx512" ? 150e9 : backend == "avx2" ? 60e9 : 1.5e9;
+  const double operations_per_second = backend == "avx512" ? 150e9
+                                       : backend == "avx2" ? 60e9
+                                                           : 1.5e9;
   const double tokens = kStepSeconds * operations_per_second * threads /
                         (2.0 * static_cast<double>(ValuesPerToken(spec)));
   const auto rounded = static_cast<int64_t>(tokens / 32.0) * 32;
@@ -109,10 +110,11 @@ Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedEngine& loaded, 
   const int64_t blocks = sizes.kv_plan.cache.blocks_count;
   if (blocks < blocks_for(length)) {
     if (flags.max_model_len > 0) {
-      return MakeError(ErrorCode::kInvalidArgument,
-                       "the KV cache has {} blocks, but a request of --max-model-len {} tokens takes "
-                       "{}: give more --kv-cache-memory-bytes or a smaller --max-model-len",
-                       blocks, length, blocks_for(length));
+      return MakeError(
+          ErrorCode::kInvalidArgument,
+          "the KV cache has {} blocks, but a request of --max-model-len {} tokens takes "
+          "{}: give more --kv-cache-memory-bytes or a smaller --max-model-len",
+          blocks, length, blocks_for(length));
     }
     while (length > flags.block_size && blocks_for(length) > blocks) length -= flags.block_size;
     LogWarning("the KV cache holds {} blocks: requests may be {} tokens long, the model could {}",
@@ -132,8 +134,8 @@ Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedEngine& loaded, 
       static_cast<TimeNs>(flags.max_queue_wait_s * static_cast<double>(kNsPerSecond));
   config.kv_allocation = flags.kv_allocation == "reserved" ? engine::KvAllocation::kReserved
                                                            : engine::KvAllocation::kPaged;
-  config.batching = flags.batching == "static" ? engine::Batching::kStatic
-                                               : engine::Batching::kContinuous;
+  config.batching =
+      flags.batching == "static" ? engine::Batching::kStatic : engine::Batching::kContinuous;
   config.enable_prefix_caching = flags.enable_prefix_caching;
   config.enable_chunked_prefill = flags.enable_chunked_prefill;
   KVASIR_RETURN_IF_ERROR(engine::ValidateEngineConfig(config));
@@ -168,9 +170,9 @@ Result<std::unique_ptr<text::ChatTemplate>> MakeChatTemplate(const files::ModelF
   auto made = text::ChatTemplate::Create(std::move(config));
   if (!made.ok()) {
     Error error = std::move(made).error();
-    error.message = fmt::format("{}: chat template: {}",
-                                override_path.empty() ? files.path.string() : override_path,
-                                error.message);
+    error.message =
+        fmt::format("{}: chat template: {}",
+                    override_path.empty() ? files.path.string() : override_path, error.message);
     return error;
   }
   return made;
@@ -183,21 +185,20 @@ Result<LoadedEngine> LoadEngine(const EngineFlags& flags) {
   KVASIR_ASSIGN_OR_RETURN(const std::filesystem::path path, ResolveModel(flags.model));
   KVASIR_ASSIGN_OR_RETURN(files::ModelFiles opened, files::OpenModel(path));
   loaded.files = std::make_unique<files::ModelFiles>(std::move(opened));
-  loaded.pool = std::make_unique<ThreadPool>(flags.threads > 0 ? flags.threads
-                                                               : UsablePhysicalCores());
+  loaded.pool =
+      std::make_unique<ThreadPool>(flags.threads > 0 ? flags.threads : UsablePhysicalCores());
   KVASIR_ASSIGN_OR_RETURN(loaded.backend, kernels::MakeBackend(flags.kernels, *loaded.pool));
   LogInfo("loading {} with {} kernels on {} threads", path.string(), loaded.backend->name(),
           loaded.pool->size());
-  KVASIR_ASSIGN_OR_RETURN(
-      loaded.model,
-      model::Model::Load(*loaded.files, *loaded.backend,
-                         {.max_model_len = flags.max_model_len, .progress = LoadProgress()}));
+  KVASIR_ASSIGN_OR_RETURN(loaded.model, model::Model::Load(*loaded.files, *loaded.backend,
+                                                           {.max_model_len = flags.max_model_len,
+                                                            .progress = LoadProgress()}));
   KVASIR_ASSIGN_OR_RETURN(loaded.tokenizer, text::Tokenizer::FromModelFiles(*loaded.files));
   KVASIR_ASSIGN_OR_RETURN(loaded.chat_template,
                           MakeChatTemplate(*loaded.files, *loaded.tokenizer, flags.chat_template,
                                            flags.content_format));
-  KVASIR_ASSIGN_OR_RETURN(const DType kv_dtype, runner::ChooseKvDType(flags.kv_cache_dtype,
-                                                                      *loaded.files->weights()));
+  KVASIR_ASSIGN_OR_RETURN(const DType kv_dtype,
+                          runner::ChooseKvDType(flags.kv_cache_dtype, *loaded.files->weights()));
   KVASIR_ASSIGN_OR_RETURN(Sizes sizes, ChooseSizes(flags, loaded, kv_dtype));
   loaded.kv_plan = sizes.kv_plan;
   LogInfo("{}: {} in {} layers, weights {} in memory, loaded in {:.2f} s", loaded.files->name,

@@ -32,8 +32,8 @@ struct LoadedEngine {
 /// Loads what `flags` name, and logs what it does with progress.
 [[nodiscard]] Result<LoadedEngine> LoadEngine(const EngineFlags& flags);
 
-/// The chat template of `files`, or of the file `override_path` where one is given; null where there is
-/// neither.
+/// The chat template of `files`, or of the file `override_path` where one is given; null where
+/// there is neither.
 [[nodiscard]] Result<std::unique_ptr<text::ChatTemplate>> MakeChatTemplate(
     const files::ModelFiles& files, const text::Tokenizer& tokenizer,
     const std::string& override_path, const std::string& content_format);

@@ -64,8 +64,8 @@ Result<text::ChatRequest> ReadChatRequest(const std::string& body) {
   request.tools = json.value("tools", Json());
   request.documents = json.value("documents", Json());
   if (!request.messages.is_array()) return wrong("messages", "a list", request.messages);
-  for (const auto& [name, list] : {std::pair{"tools", &request.tools},
-                                   std::pair{"documents", &request.documents}}) {
+  for (const auto& [name, list] :
+       {std::pair{"tools", &request.tools}, std::pair{"documents", &request.documents}}) {
     if (!list->is_null() && !list->is_array()) return wrong(name, "a list", *list);
   }
   for (const auto& [name, flag] :
@@ -107,10 +107,10 @@ int RunRender(const RenderFlags& flags) {
   if (!body.ok()) return Fail(body.error(), kExitFailed);
   const auto request = ReadChatRequest(*body);
   if (!request.ok()) return Fail(request.error(), kExitFailed);
-  const auto prompt = (*chat_template)
-                          ->Render(*request,
-                                   flags.raw ? text::MessageMode::kRaw : text::MessageMode::kPrepared,
-                                   now);
+  const auto prompt =
+      (*chat_template)
+          ->Render(*request, flags.raw ? text::MessageMode::kRaw : text::MessageMode::kPrepared,
+                   now);
   if (!prompt.ok()) return Fail(prompt.error(), kExitFailed);
   std::fwrite(prompt->data(), 1, prompt->size(), stdout);
   return kExitOk;

@@ -62,11 +62,9 @@ std::string Address(const server::ServerConfig& config, uint16_t port) {
 void Announce(const server::ServerConfig& config, uint16_t port, bool chat) {
   const std::string address = Address(config, port);
   const std::string name = config.served_model_names.front();
-  const std::string key =
-      config.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_API_KEY'";
-  const std::string target = config.uds.empty()
-                                 ? address
-                                 : fmt::format("--unix-socket {} http://localhost", config.uds);
+  const std::string key = config.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_API_KEY'";
+  const std::string target =
+      config.uds.empty() ? address : fmt::format("--unix-socket {} http://localhost", config.uds);
   std::printf("Kvasir serves %s at %s/v1\n", name.c_str(), address.c_str());
   if (chat) {
     std::printf(
@@ -277,7 +275,8 @@ void AddApiFlags(CLI::App& command, ServeFlags& flags) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->group(group);
-  command.add_option("--max-stop-strings", config.max_stop_strings, "Most stop strings of a request")
+  command
+      .add_option("--max-stop-strings", config.max_stop_strings, "Most stop strings of a request")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->group(group);
@@ -320,11 +319,10 @@ void AddLogFlags(CLI::App& command, ServeFlags& flags) {
 
 // What manifests written for vLLM pass and what is always so, or has no meaning, here.
 void AddVllmFlags(CLI::App& command, ServeFlags& flags) {
-  for (const char* name :
-       {"--trust-remote-code", "--enforce-eager", "--disable-log-requests",
-        "--disable-uvicorn-access-log", "--enable-prompt-tokens-details",
-        "--enable-server-load-tracking", "--enable-request-id-headers",
-        "--enable-tokenizer-info-endpoint", "--disable-log-stats"}) {
+  for (const char* name : {"--trust-remote-code", "--enforce-eager", "--disable-log-requests",
+                           "--disable-uvicorn-access-log", "--enable-prompt-tokens-details",
+                           "--enable-server-load-tracking", "--enable-request-id-headers",
+                           "--enable-tokenizer-info-endpoint", "--disable-log-stats"}) {
     command.add_flag_callback(
         name, [&flags, name] { flags.without_effect.emplace_back(name); }, "");
     command.get_option(name)->group("");
@@ -342,10 +340,8 @@ void AddVllmFlags(CLI::App& command, ServeFlags& flags) {
   for (const char* name :
        {"--tensor-parallel-size", "--data-parallel-size", "--pipeline-parallel-size"}) {
     command
-        .add_option_function<int>(name,
-                                  [&flags, name](const int&) {
-                                    flags.without_effect.emplace_back(name);
-                                  })
+        .add_option_function<int>(
+            name, [&flags, name](const int&) { flags.without_effect.emplace_back(name); })
         ->check(CLI::Range(1, 1))
         ->group("");
   }
@@ -355,8 +351,7 @@ void AddVllmFlags(CLI::App& command, ServeFlags& flags) {
 
 void AddServe(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ServeFlags>();
-  CLI::App* command =
-      app.add_subcommand("serve", "Serve a model over HTTP (OpenAI-compatible)");
+  CLI::App* command = app.add_subcommand("serve", "Serve a model over HTTP (OpenAI-compatible)");
   AddModelFlags(*command, flags->engine);
   AddListenFlags(*command, *flags);
   AddApiFlags(*command, *flags);

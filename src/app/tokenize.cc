@@ -64,15 +64,15 @@ int RunTokenize(const TokenizeFlags& flags, bool text_given) {
 void AddTokenize(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<TokenizeFlags>();
   CLI::App* command = app.add_subcommand("tokenize", "Show the token ids and pieces of a text");
-  command->add_option("model", flags->model,
-                      "Folder with a tokenizer.json, a .gguf, or 'default'")
+  command->add_option("model", flags->model, "Folder with a tokenizer.json, a .gguf, or 'default'")
       ->required();
   CLI::Option* text = command->add_option("text", flags->text, "Text to tokenize");
   command->add_option("--file", flags->file, "Read the text from FILE instead ('-': stdin)");
   command->add_flag("--ids", flags->ids_only, "Print a JSON array of the ids alone");
   command->add_flag("--no-special", flags->no_special,
                     "Do not add the special tokens (BOS, EOS) that the tokenizer adds");
-  command->callback([flags, text, &exit_code] { exit_code = RunTokenize(*flags, text->count() > 0); });
+  command->callback(
+      [flags, text, &exit_code] { exit_code = RunTokenize(*flags, text->count() > 0); });
 }
 
 }  // namespace kvasir::app

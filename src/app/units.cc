@@ -31,7 +31,8 @@ Result<int64_t> ParseBytes(std::string_view text) {
   const double bytes = found == kUnits.end() ? -1.0 : number * found->second;
   if (error != std::errc() || !(bytes >= 0.0) || bytes > 9e18) {
     return MakeError(ErrorCode::kInvalidArgument,
-                     "expected a number of bytes such as 2147483648, 512MiB or 2GiB, got '{}'", text);
+                     "expected a number of bytes such as 2147483648, 512MiB or 2GiB, got '{}'",
+                     text);
   }
   return static_cast<int64_t>(std::llround(bytes));
 }

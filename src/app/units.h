@@ -19,8 +19,8 @@ namespace kvasir::app {
 /// "134,515,008".
 [[nodiscard]] std::string FormatCount(int64_t count);
 
-/// The member of `words` with the smallest edit distance to `word`, where that is at most 3 and less than
-/// half of the word; empty otherwise.
+/// The member of `words` with the smallest edit distance to `word`, where that is at most 3 and
+/// less than half of the word; empty otherwise.
 [[nodiscard]] std::string Nearest(std::string_view word, const std::vector<std::string>& words);
 
 }  // namespace kvasir::app

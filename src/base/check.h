@@ -23,10 +23,9 @@ std::string CheckMessage(fmt::format_string<Args...> format, Args&&... args) {
 }  // namespace kvasir
 
 /// Stops the process unless `condition` holds. Further arguments are an fmt format and its values.
-#define KVASIR_CHECK(condition, ...)                                             \
-  do {                                                                           \
-    if (!(condition)) [[unlikely]] {                                             \
-      ::kvasir::CheckFailed(__FILE__, __LINE__, #condition,                      \
-                            ::kvasir::CheckMessage(__VA_ARGS__));                \
-    }                                                                            \
+#define KVASIR_CHECK(condition, ...)                                                              \
+  do {                                                                                            \
+    if (!(condition)) [[unlikely]] {                                                              \
+      ::kvasir::CheckFailed(__FILE__, __LINE__, #condition, ::kvasir::CheckMessage(__VA_ARGS__)); \
+    }                                                                                             \
   } while (false)

@@ -81,8 +81,7 @@ int UsablePhysicalCores() {
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
       if (!CPU_ISSET(cpu, &set)) continue;
       ++cpus;
-      const std::string folder =
-          "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+      const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
       std::string core = ReadWords(folder + "core_id");
       if (core.empty()) core = "cpu" + std::to_string(cpu);
       cores.emplace(ReadWords(folder + "physical_package_id"), core);

@@ -13,8 +13,8 @@ std::atomic<LogLevel> g_level{LogLevel::kInfo};
 
 spdlog::logger& TextLogger() {
   static const std::shared_ptr<spdlog::logger> logger = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "kvasir", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("kvasir",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
     made->set_level(spdlog::level::debug);
     made->flush_on(spdlog::level::debug);
@@ -25,8 +25,8 @@ spdlog::logger& TextLogger() {
 
 spdlog::logger& JsonLogger() {
   static const std::shared_ptr<spdlog::logger> logger = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "access", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("access",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%v");
     made->flush_on(spdlog::level::info);
     return made;
@@ -43,11 +43,20 @@ bool LogEnabled(LogLevel level) { return level >= g_level.load(std::memory_order
 void LogLine(LogLevel level, std::string_view message) {
   const spdlog::string_view_t text(message.data(), message.size());
   switch (level) {
-    case LogLevel::kDebug: TextLogger().debug(text); break;
-    case LogLevel::kInfo: TextLogger().info(text); break;
-    case LogLevel::kWarning: TextLogger().warn(text); break;
-    case LogLevel::kError: TextLogger().error(text); break;
-    case LogLevel::kOff: break;
+    case LogLevel::kDebug:
+      TextLogger().debug(text);
+      break;
+    case LogLevel::kInfo:
+      TextLogger().info(text);
+      break;
+    case LogLevel::kWarning:
+      TextLogger().warn(text);
+      break;
+    case LogLevel::kError:
+      TextLogger().error(text);
+      break;
+    case LogLevel::kOff:
+      break;
   }
 }
 

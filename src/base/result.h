@@ -1,5 +1,6 @@
 // A value or an error with a sentence: what was expected and what came. For everything that can be
-// wrong from outside (files, requests, flags). Exceptions are left to libraries and broken promises.
+// wrong from outside (files, requests, flags). Exceptions are left to libraries and broken
+// promises.
 #pragma once
 
 #include <fmt/format.h>
@@ -112,11 +113,11 @@ class [[nodiscard]] Status {
 #define KVASIR_CONCAT(a, b) KVASIR_CONCAT_INNER(a, b)
 
 /// Returns the error of a Status or Result expression from the enclosing function.
-#define KVASIR_RETURN_IF_ERROR(expression)                                    \
-  do {                                                                        \
-    if (auto kvasir_status_ = (expression); !kvasir_status_.ok()) {           \
-      return std::move(kvasir_status_).error();                               \
-    }                                                                         \
+#define KVASIR_RETURN_IF_ERROR(expression)                          \
+  do {                                                              \
+    if (auto kvasir_status_ = (expression); !kvasir_status_.ok()) { \
+      return std::move(kvasir_status_).error();                     \
+    }                                                               \
   } while (false)
 
 /// KVASIR_ASSIGN_OR_RETURN(auto x, MakeX()): declares or assigns, or returns the error.

@@ -32,8 +32,11 @@ class ThreadPool {
       for (int64_t task = 0; task < tasks_count; ++task) body(task, current_worker_);
       return;
     }
-    Run(tasks_count, [](void* context, int64_t task,
-                        int worker) { (*static_cast<Plain*>(context))(task, worker); },
+    Run(
+        tasks_count,
+        [](void* context, int64_t task, int worker) {
+          (*static_cast<Plain*>(context))(task, worker);
+        },
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 

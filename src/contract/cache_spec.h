@@ -21,9 +21,9 @@ struct CacheGroupSpec {
 };
 
 struct CacheSpec {
-  int64_t block_tokens = 16;    ///< B: positions a block holds
-  int64_t block_bytes = 0;      ///< bytes of one block of one group
-  int64_t blocks_count = 0;     ///< in the pool, for all groups together
+  int64_t block_tokens = 16;  ///< B: positions a block holds
+  int64_t block_bytes = 0;    ///< bytes of one block of one group
+  int64_t blocks_count = 0;   ///< in the pool, for all groups together
   std::vector<CacheGroupSpec> groups;
 };
 

@@ -10,8 +10,8 @@ namespace kvasir {
 class Runner {
  public:
   virtual ~Runner() = default;
-  /// Runs the whole plan. An item that fails says so in its result. An exception means that the step
-  /// as a whole failed and none of its KV may be trusted.
+  /// Runs the whole plan. An item that fails says so in its result. An exception means that the
+  /// step as a whole failed and none of its KV may be trusted.
   virtual StepResult Run(const StepPlan& plan) = 0;
 };
 

@@ -19,13 +19,13 @@ struct SamplingParams {
   float presence_penalty = 0.0f;    ///< over output
   float frequency_penalty = 0.0f;   ///< over output
   std::vector<std::pair<TokenId, float>> logit_bias;
-  std::vector<TokenId> allowed_token_ids;         ///< empty means all
-  std::vector<std::vector<TokenId>> bad_words;    ///< token sequences that may not be completed
-  int64_t min_tokens = 0;                         ///< until then stop_token_ids are masked
-  std::vector<TokenId> stop_token_ids;            ///< explicit ones and, unless ignore_eos, the EOS set
-  uint64_t seed = 0;                              ///< choice i of a request draws from stream (seed, i)
-  int32_t logprobs = -1;                          ///< -1 none, 0 the sampled token's, k the top k too
-  std::vector<TokenId> logprob_token_ids;         ///< further ids whose logprobs are wanted
+  std::vector<TokenId> allowed_token_ids;       ///< empty means all
+  std::vector<std::vector<TokenId>> bad_words;  ///< token sequences that may not be completed
+  int64_t min_tokens = 0;                       ///< until then stop_token_ids are masked
+  std::vector<TokenId> stop_token_ids;     ///< explicit ones and, unless ignore_eos, the EOS set
+  uint64_t seed = 0;                       ///< choice i of a request draws from stream (seed, i)
+  int32_t logprobs = -1;                   ///< -1 none, 0 the sampled token's, k the top k too
+  std::vector<TokenId> logprob_token_ids;  ///< further ids whose logprobs are wanted
 };
 
 }  // namespace kvasir

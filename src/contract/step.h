@@ -16,17 +16,18 @@ namespace kvasir {
 /// One token to draw from the logits after the item's last token.
 struct SampleSlot {
   const SamplingParams* params = nullptr;
-  uint64_t seed = 0;                   ///< of this choice's stream; the draw's position is history.size()
-  std::span<const TokenId> history;    ///< prompt and output so far, the item's last token last
-  int64_t prompt_tokens_count = 0;     ///< how many of history are the prompt
+  uint64_t seed = 0;  ///< of this choice's stream; the draw's position is history.size()
+  std::span<const TokenId> history;  ///< prompt and output so far, the item's last token last
+  int64_t prompt_tokens_count = 0;   ///< how many of history are the prompt
 };
 
-/// A run of consecutive tokens of one sequence. Spans point into the engine's state and live as long
-/// as the step.
+/// A run of consecutive tokens of one sequence. Spans point into the engine's state and live as
+/// long as the step.
 struct PlanItem {
   std::span<const TokenId> tokens;  ///< ids at positions start, start + 1, ...
   int64_t start = 0;                ///< tokens of the sequence computed before this step
-  /// One table a cache group: entry p / block_tokens holds position p's KV. kNoBlock behind a window.
+  /// One table a cache group: entry p / block_tokens holds position p's KV. kNoBlock behind a
+  /// window.
   std::vector<std::span<const BlockId>> block_tables;
   /// Empty unless the item ends with the last known token. Several where n > 1 choices start here.
   std::vector<SampleSlot> samples;

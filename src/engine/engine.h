@@ -23,9 +23,9 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// Queues a request. Any thread; never waits for a step. Errors:
-  ///   kInvalidArgument    can never fit: prompt + max_tokens over max_model_len, or more blocks than the pool has (with the numbers)
-  ///   kResourceExhausted  the queue is full (by count or by tokens): 429
-  ///   kUnavailable        draining or stopped: 503
+  ///   kInvalidArgument    can never fit: prompt + max_tokens over max_model_len, or more blocks
+  ///   than the pool has (with the numbers) kResourceExhausted  the queue is full (by count or by
+  ///   tokens): 429 kUnavailable        draining or stopped: 503
   Result<RequestId> Submit(Request request, std::shared_ptr<RequestListener> listener);
 
   struct Submission {
@@ -48,8 +48,8 @@ class Engine {
   [[nodiscard]] bool Idle() const;
   /// True while new work is taken.
   [[nodiscard]] bool Accepting() const;
-  /// Nanoseconds since the engine thread last finished a step or found nothing to do; a health check
-  /// compares it with what a step may take.
+  /// Nanoseconds since the engine thread last finished a step or found nothing to do; a health
+  /// check compares it with what a step may take.
   [[nodiscard]] TimeNs SinceHeartbeatNs() const;
   /// Ends everything that runs or waits with kAbort and joins the thread.
   void Stop();

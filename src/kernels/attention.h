@@ -10,9 +10,9 @@
 namespace kvasir::kernels {
 
 /// The KV of one layer in the pool. The bytes of (block b, this layer) begin at
-/// base + b * block_stride_bytes and are LayerBlockBytes(view) long; how they are arranged inside is the
-/// backend's own affair (StoreKv and Attention of one backend agree), so whole blocks can be copied
-/// by anyone.
+/// base + b * block_stride_bytes and are LayerBlockBytes(view) long; how they are arranged inside
+/// is the backend's own affair (StoreKv and Attention of one backend agree), so whole blocks can be
+/// copied by anyone.
 struct KvView {
   std::byte* base = nullptr;
   int64_t block_stride_bytes = 0;
@@ -45,19 +45,20 @@ struct StoreKvArgs {
 };
 
 /// out[t, h] = sum_j softmax_j(cap(scale * q[t, h] . k[j, h / (Hq / Hkv)])) v[j, h / (Hq / Hkv)]
-/// over positions j in (pos(t) - window, pos(t)], all KV read from the cache (the step's own rows are
-/// stored first). The sum's order depends on positions alone: not on blocks, batch, chunk or threads.
+/// over positions j in (pos(t) - window, pos(t)], all KV read from the cache (the step's own rows
+/// are stored first). The sum's order depends on positions alone: not on blocks, batch, chunk or
+/// threads.
 struct AttentionArgs {
   const float* q = nullptr;  ///< [T, Hq, D] with leading dimension ldq
   int64_t ldq = 0;
-  int64_t query_heads = 0;   ///< Hq
+  int64_t query_heads = 0;  ///< Hq
   KvView kv;
   std::span<const AttentionSequence> sequences;
   float scale = 1.0f;
-  float softcap = 0.0f;      ///< cap(z) = c tanh(z / c); 0 = none
-  int64_t window = 0;        ///< keys readable, the token itself included; 0 = all
+  float softcap = 0.0f;          ///< cap(z) = c tanh(z / c); 0 = none
+  int64_t window = 0;            ///< keys readable, the token itself included; 0 = all
   const float* sinks = nullptr;  ///< [Hq] logits that join the denominator, or null
-  float* out = nullptr;      ///< [T, Hq, D] with leading dimension ldo
+  float* out = nullptr;          ///< [T, Hq, D] with leading dimension ldo
   int64_t ldo = 0;
 };
 

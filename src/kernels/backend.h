@@ -1,6 +1,6 @@
 // The dispatch table: one Backend a way of computing (ref, avx2, ...). All ops take and give float
-// rows; each output element's order of arithmetic depends on its own row and the weights alone, so a
-// row's result is bit for bit the same in any batch, on any number of threads.
+// rows; each output element's order of arithmetic depends on its own row and the weights alone, so
+// a row's result is bit for bit the same in any batch, on any number of threads.
 #pragma once
 
 #include <memory>
@@ -25,8 +25,8 @@ class Backend {
   /// True where Pack takes this stored format.
   [[nodiscard]] virtual bool Supports(DType dtype) const = 0;
   /// Lays out W [N, K] for Matmul, without loss. `weight` must outlive the result where bytes == 0.
-  /// Parts are stacked along N in order (q, k, v of one layer may be packed as one matrix); all have
-  /// the same dtype and K.
+  /// Parts are stacked along N in order (q, k, v of one layer may be packed as one matrix); all
+  /// have the same dtype and K.
   [[nodiscard]] virtual std::unique_ptr<PackedMatrix> Pack(std::span<const TensorView> parts) = 0;
 
   virtual void Matmul(const MatmulArgs& args) = 0;

@@ -6,8 +6,9 @@
 namespace kvasir::kernels {
 
 /// RMS: y = w * x / sqrt(mean(x^2) + eps). Layer: y = w * (x - mean) / sqrt(var + eps) + bias.
-/// Sums are taken over each of `groups_count` equal parts of a row on its own (1: the whole row; heads: per-head
-/// q/k norms, where weight is [cols / groups_count] for all groups, or [cols] if weight_per_group).
+/// Sums are taken over each of `groups_count` equal parts of a row on its own (1: the whole row;
+/// heads: per-head q/k norms, where weight is [cols / groups_count] for all groups, or [cols] if
+/// weight_per_group).
 struct NormArgs {
   enum class Kind : uint8_t { kRms, kLayer };
   Kind kind = Kind::kRms;
@@ -49,8 +50,8 @@ struct RopeArgs {
   int64_t tokens_count = 0;
   int64_t heads_count = 0;
   int64_t head_dim = 0;
-  int64_t rotated_dims = 0;             ///< r, even
-  const int64_t* positions = nullptr;   ///< [T]
+  int64_t rotated_dims = 0;            ///< r, even
+  const int64_t* positions = nullptr;  ///< [T]
   /// [positions, r / 2] each; already multiplied by the scaling's attention factor.
   const float* cos = nullptr;
   const float* sin = nullptr;

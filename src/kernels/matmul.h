@@ -13,10 +13,10 @@ namespace kvasir::kernels {
 class PackedMatrix {
  public:
   virtual ~PackedMatrix() = default;
-  int64_t rows = 0;         ///< N, outputs
-  int64_t cols = 0;         ///< K, inputs
+  int64_t rows = 0;           ///< N, outputs
+  int64_t cols = 0;           ///< K, inputs
   DType dtype = DType::kF32;  ///< of the stored weight
-  int64_t bytes = 0;        ///< memory that the packed form takes (0 where it refers to the file)
+  int64_t bytes = 0;          ///< memory that the packed form takes (0 where it refers to the file)
 };
 
 /// One output of a matmul: y[t, n] = sum_k x[t, k] * w[n, k] + bias[n].

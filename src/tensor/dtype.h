@@ -8,12 +8,29 @@
 namespace kvasir {
 
 enum class DType : uint8_t {
-  kF32, kF16, kBF16, kF64,
-  kI8, kI16, kI32, kI64, kU8, kBool,
-  kF8E4M3, kF8E5M2,
+  kF32,
+  kF16,
+  kBF16,
+  kF64,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kBool,
+  kF8E4M3,
+  kF8E5M2,
   // GGUF blocks; layouts in tensor/blocks.h.
-  kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0,
-  kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
   kIQ4_NL,
 };
 

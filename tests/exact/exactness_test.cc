@@ -1,5 +1,5 @@
-// The promise that no neighbour, no chunk, no cache hit, no preemption and no thread changes a bit of
-// an answer, on whole engines with real kernels.
+// The promise that no neighbour, no chunk, no cache hit, no preemption and no thread changes a bit
+// of an answer, on whole engines with real kernels.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -72,7 +72,8 @@ class Collector final : public RequestListener {
   Answer answer_;
 };
 
-// Prompts of mixed lengths, some beginning alike; greedy and sampled, with all that sampling offers.
+// Prompts of mixed lengths, some beginning alike; greedy and sampled, with all that sampling
+// offers.
 std::vector<Request> MixedRequests(int count, int64_t vocab, int64_t prompt_max, int64_t output_max,
                                    uint64_t seed) {
   Rng rng(seed);
@@ -168,9 +169,8 @@ struct Workload {
 void CheckModel(const std::filesystem::path& path, const std::string& kernels,
                 const Workload& workload, bool all_switches) {
   SetLogLevel(LogLevel::kWarning);
-  const std::vector<Request> requests =
-      MixedRequests(workload.requests_count, workload.vocab, workload.prompt_max,
-                    workload.output_max, 20261129);
+  const std::vector<Request> requests = MixedRequests(
+      workload.requests_count, workload.vocab, workload.prompt_max, workload.output_max, 20261129);
   app::EngineFlags base;
   base.model = path.string();
   base.kernels = kernels;
@@ -238,8 +238,8 @@ TEST_P(TinyModels, EveryRequestAnswersAsAlone) {
   }
 }
 
-// Full attention; alternating windows and soft caps; windows with two ropes; quantized weights; partial rope with
-// parallel blocks and biases.
+// Full attention; alternating windows and soft caps; windows with two ropes; quantized weights;
+// partial rope with parallel blocks and biases.
 INSTANTIATE_TEST_SUITE_P(Exact, TinyModels,
                          testing::Values("llama", "gemma2", "gemma3", "mistral-swa", "gpt-neox",
                                          "gguf/llama-q4_0/model.gguf", "gguf/qwen3-q8_0/model.gguf",

@@ -21,10 +21,10 @@ namespace kvasir::test {
 }  // namespace kvasir::test
 
 /// Declares `variable` as the shared path, or skips the test with a word (fails it in CI).
-#define KVASIR_SHARED_OR_SKIP(variable, relative)                                              \
-  const std::filesystem::path variable = ::kvasir::test::SharedPath(relative);                 \
-  if (variable.empty()) {                                                                      \
-    if (std::getenv("CI") != nullptr) FAIL() << "shared data missing: " << (relative);         \
-    GTEST_SKIP() << "shared data missing: " << (relative);                                     \
-  }                                                                                            \
+#define KVASIR_SHARED_OR_SKIP(variable, relative)                                      \
+  const std::filesystem::path variable = ::kvasir::test::SharedPath(relative);         \
+  if (variable.empty()) {                                                              \
+    if (std::getenv("CI") != nullptr) FAIL() << "shared data missing: " << (relative); \
+    GTEST_SKIP() << "shared data missing: " << (relative);                             \
+  }                                                                                    \
   static_assert(true)
