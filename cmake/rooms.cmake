@@ -40,6 +40,8 @@ kvasir_room(model USES base tensor files kernels)
 kvasir_room(sample USES base contract)
 kvasir_room(runner USES base contract tensor files kernels model sample)
 kvasir_room(text USES base files LINKS nlohmann_json::nlohmann_json dep_utf8proc dep_pcre2)
+kvasir_room(plan USES base contract cache schedule engine tensor files kernels model sample runner
+  LINKS nlohmann_json::nlohmann_json)
 kvasir_room(server USES base contract engine text LINKS Boost::headers OpenSSL::SSL OpenSSL::Crypto)
 kvasir_room(app USES base contract cache schedule engine tensor files kernels model sample runner text
-  server LINKS CLI11::CLI11)
+  plan server LINKS CLI11::CLI11)
