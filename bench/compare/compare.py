@@ -23,6 +23,12 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = {"smollm2": "SmolLM2-135M-Instruct.Q4_1.gguf", "gemma3": "gemma-3-270m-q4_k_m.gguf"}
 VOCAB = {"smollm2": 49000, "gemma3": 250000}
+# The least (for times: the most) that a ratio to the peer may be: case -> (SmolLM2, Gemma 3).
+FLOORS = {
+    "start": (0.5, 0.7), "decode": (1.3, 1.0), "decode-deep": (2.0, 1.5), "prefill": (2.0, 1.0),
+    "throughput-8": (3.0, 1.5), "throughput-16": (3.0, 1.5), "burst-16": (0.3, 0.6),
+    "interference": (0.05, 0.1), "shared-prefix": (0.5, 1.0),
+}
 
 
 class Server:
@@ -307,6 +313,30 @@ def start_case(args, path, log):
             "ratio": statistics.median(ratios), "ratio_low": ratios[0], "ratio_high": ratios[-1]}
 
 
+def floor_text(result, column):
+    """Whether the ratio holds its floor, for the two models that have one."""
+    if column is None:
+        return ""
+    floor = FLOORS[result["case"]][column]
+    more_is_better = result["unit"] == "tok/s"
+    met = result["ratio"] >= floor if more_is_better else result["ratio"] <= floor
+    return f"{'>=' if more_is_better else '<='} {floor:g} {'met' if met else 'MISSED'}"
+
+
+def print_memory_limit(args, path, result):
+    """Peak RSS at 16 streams beside weights + live KV + 100 MB."""
+    facts = json.loads(subprocess.run([args.kvasir, "inspect", path, "--json"], check=True,
+                                      stdout=subprocess.PIPE).stdout)
+    live_tokens = 16 * (64 + 96)
+    mib = 1 << 20
+    weights = facts["weights_bytes"] / mib
+    kv = live_tokens * facts["kv_bytes_per_token"] / mib
+    limit = weights + kv + 100e6 / mib
+    peak = result["kvasir_peak_rss_mib"]
+    print(f"{'':<14} peak RSS {peak:.0f} MiB; weights {weights:.0f} + live KV {kv:.0f} + 95 MiB (100 MB) "
+          f"= {limit:.0f} MiB: {'met' if peak <= limit else 'MISSED'}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -331,13 +361,17 @@ def main():
             print(f"{name}:", flush=True)
             results.append(start_case(args, path, log) if name == "start"
                            else compare(args, CASES[name], path, vocab, log))
+    floors = {"smollm2": 0, "gemma3": 1}.get(args.model)
     print(f"\n{'case':<14} {'kvasir':>10} {'llama-server':>13} unit   {'ratio':>6}  spread           "
-          "peak RSS MiB (ours, peer)")
+          "floor          peak RSS MiB (ours, peer)")
     for r in results:
         memory = (f"{r['kvasir_peak_rss_mib']:.0f}, {r['llama_server_peak_rss_mib']:.0f}"
                   if "kvasir_peak_rss_mib" in r else "")
         print(f"{r['case']:<14} {r['kvasir']:>10.4g} {r['llama_server']:>13.4g} {r['unit']:<6} "
-              f"{r['ratio']:>6.3f}  [{r['ratio_low']:.3f}, {r['ratio_high']:.3f}]  {memory}")
+              f"{r['ratio']:>6.3f}  [{r['ratio_low']:.3f}, {r['ratio_high']:.3f}]  "
+              f"{floor_text(r, floors):<14} {memory}")
+        if r["case"] == "throughput-16":
+            print_memory_limit(args, path, r)
     if args.json:
         pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
 
