@@ -72,7 +72,7 @@ struct Sizes {
   engine::EngineConfig config;
 };
 
-Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedEngine& loaded, DType kv_dtype) {
+Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedModel& loaded, DType kv_dtype) {
   const model::ModelSpec& spec = loaded.model->spec();
   if (flags.max_model_len > spec.max_positions) {
     return MakeError(ErrorCode::kInvalidArgument,
@@ -178,10 +178,10 @@ Result<std::unique_ptr<text::ChatTemplate>> MakeChatTemplate(const files::ModelF
   return made;
 }
 
-Result<LoadedEngine> LoadEngine(const EngineFlags& flags) {
+Result<LoadedModel> LoadModel(const EngineFlags& flags) {
   const SteadyClock clock;
   const TimeNs began = clock.Now();
-  LoadedEngine loaded;
+  LoadedModel loaded;
   KVASIR_ASSIGN_OR_RETURN(const std::filesystem::path path, ResolveModel(flags.model));
   KVASIR_ASSIGN_OR_RETURN(files::ModelFiles opened, files::OpenModel(path));
   loaded.files = std::make_unique<files::ModelFiles>(std::move(opened));
@@ -197,22 +197,29 @@ Result<LoadedEngine> LoadEngine(const EngineFlags& flags) {
   KVASIR_ASSIGN_OR_RETURN(loaded.chat_template,
                           MakeChatTemplate(*loaded.files, *loaded.tokenizer, flags.chat_template,
                                            flags.content_format));
-  KVASIR_ASSIGN_OR_RETURN(const DType kv_dtype,
+  KVASIR_ASSIGN_OR_RETURN(loaded.kv_dtype,
                           runner::ChooseKvDType(flags.kv_cache_dtype, *loaded.files->weights()));
-  KVASIR_ASSIGN_OR_RETURN(Sizes sizes, ChooseSizes(flags, loaded, kv_dtype));
+  KVASIR_ASSIGN_OR_RETURN(Sizes sizes, ChooseSizes(flags, loaded, loaded.kv_dtype));
   loaded.kv_plan = sizes.kv_plan;
+  loaded.config = sizes.config;
   LogInfo("{}: {} in {} layers, weights {} in memory, loaded in {:.2f} s", loaded.files->name,
           loaded.model->spec().architecture, loaded.model->spec().layers.size(),
           FormatBytes(loaded.model->weights_bytes()), ToSeconds(clock.Now() - began));
   LogInfo("{} ({})", runner::Describe(sizes.kv_plan, sizes.config.max_model_len),
-          Info(kv_dtype).name);
+          Info(loaded.kv_dtype).name);
   LogInfo("a step computes at most {} tokens of {} sequences", sizes.config.max_num_batched_tokens,
           sizes.config.max_num_seqs);
   KVASIR_ASSIGN_OR_RETURN(
-      std::unique_ptr<runner::ModelRunner> runner,
+      loaded.runner,
       runner::ModelRunner::Create(*loaded.model, *loaded.pool,
-                                  {.cache = sizes.config.cache, .kv_dtype = kv_dtype}));
-  loaded.engine = std::make_unique<engine::Engine>(sizes.config, std::move(runner));
+                                  {.cache = sizes.config.cache, .kv_dtype = loaded.kv_dtype}));
+  return loaded;
+}
+
+Result<LoadedEngine> LoadEngine(const EngineFlags& flags) {
+  KVASIR_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(flags));
+  LoadedEngine loaded{std::move(model), nullptr};
+  loaded.engine = std::make_unique<engine::Engine>(loaded.config, std::move(loaded.runner));
   return loaded;
 }
 

@@ -7,18 +7,21 @@
 #include "app/engine_flags.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "contract/runner.h"
 #include "engine/engine.h"
 #include "files/model_files.h"
 #include "kernels/backend.h"
 #include "model/model.h"
 #include "runner/kv_plan.h"
+#include "tensor/dtype.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
 namespace kvasir::app {
 
-/// Destroyed in reverse order: the engine first, then what its runner uses.
-struct LoadedEngine {
+/// A model with a runner and sizes that fit this machine, and no engine yet. Destroyed in reverse
+/// order: the runner before what it uses.
+struct LoadedModel {
   std::unique_ptr<files::ModelFiles> files;
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<kernels::Backend> backend;
@@ -26,10 +29,18 @@ struct LoadedEngine {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<text::ChatTemplate> chat_template;  ///< null: the model has none
   runner::KvPlan kv_plan;
+  DType kv_dtype = DType::kF16;
+  engine::EngineConfig config;
+  std::unique_ptr<Runner> runner;  ///< null once an engine has it
+};
+
+struct LoadedEngine : LoadedModel {
   std::unique_ptr<engine::Engine> engine;
 };
 
 /// Loads what `flags` name, and logs what it does with progress.
+[[nodiscard]] Result<LoadedModel> LoadModel(const EngineFlags& flags);
+/// And starts an engine on it.
 [[nodiscard]] Result<LoadedEngine> LoadEngine(const EngineFlags& flags);
 
 /// The chat template of `files`, or of the file `override_path` where one is given; null where
