@@ -17,7 +17,7 @@ namespace {
 // The subcommand whose parse failed, so that its own help and flags are named.
 const CLI::App* Innermost(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
-  return chosen.empty() ? &app : chosen.front();
+  return chosen.empty() ? &app : Innermost(*chosen.front());
 }
 
 std::vector<std::string> LongFlags(const CLI::App& app) {
@@ -53,7 +53,10 @@ int ReportUsageError(const CLI::App& app, const CLI::ParseError& error) {
       }
     }
   }
-  const std::string name = command == &app ? "" : " " + command->get_name();
+  std::string name;
+  for (const CLI::App* at = command; at != &app; at = at->get_parent()) {
+    name = " " + at->get_name() + name;
+  }
   std::fprintf(stderr, "kvasir: 'kvasir%s --help' lists the flags\n", name.c_str());
   return kExitUsage;
 }
@@ -72,6 +75,7 @@ int Main(int argc, char** argv) {
   AddTokenize(app, exit_code);
   AddRender(app, exit_code);
   AddInspect(app, exit_code);
+  AddBench(app, exit_code);
   AddCompletion(app, exit_code);
   try {
     app.parse(argc, argv);

@@ -14,6 +14,7 @@ void AddComplete(CLI::App& app, int& exit_code);
 void AddTokenize(CLI::App& app, int& exit_code);
 void AddRender(CLI::App& app, int& exit_code);
 void AddInspect(CLI::App& app, int& exit_code);
+void AddBench(CLI::App& app, int& exit_code);
 void AddCompletion(CLI::App& app, int& exit_code);
 
 }  // namespace kvasir::app

@@ -65,25 +65,6 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-Status Measure(StepBench& bench, double seconds, CalibrationPoint& point) {
-  // The first run meets cold caches and untouched memory.
-  KVASIR_RETURN_IF_ERROR([&]() -> Status {
-    auto warm = bench.Run(point);
-    return warm.ok() ? Status::Ok() : Status(warm.error());
-  }());
-  std::vector<double> runs;
-  double spent = 0;
-  while (static_cast<int>(runs.size()) < kRunsMin ||
-         (spent < seconds && static_cast<int>(runs.size()) < kRunsMax)) {
-    KVASIR_ASSIGN_OR_RETURN(const double run, bench.Run(point));
-    runs.push_back(run);
-    spent += run;
-  }
-  point.seconds_min = *std::ranges::min_element(runs);
-  point.seconds = Median(std::move(runs));
-  return Status::Ok();
-}
-
 }  // namespace
 
 StepBench::StepBench(Runner& runner, const CacheSpec& cache, int64_t vocab_size)
@@ -193,6 +174,22 @@ Result<double> StepBench::Run(const CalibrationPoint& shape) {
   return seconds;
 }
 
+Status StepBench::Measure(double seconds, CalibrationPoint& point) {
+  // The first run meets cold caches and untouched memory.
+  KVASIR_ASSIGN_OR_RETURN([[maybe_unused]] const double first, Run(point));
+  std::vector<double> runs;
+  double spent = 0;
+  while (static_cast<int>(runs.size()) < kRunsMin ||
+         (spent < seconds && static_cast<int>(runs.size()) < kRunsMax)) {
+    KVASIR_ASSIGN_OR_RETURN(const double run, Run(point));
+    runs.push_back(run);
+    spent += run;
+  }
+  point.seconds_min = *std::ranges::min_element(runs);
+  point.seconds = Median(std::move(runs));
+  return Status::Ok();
+}
+
 Result<std::vector<CalibrationPoint>> MeasureSteps(Runner& runner, const CacheSpec& cache,
                                                    int64_t vocab_size,
                                                    const MeasureOptions& options) {
@@ -217,7 +214,7 @@ Result<std::vector<CalibrationPoint>> MeasureSteps(Runner& runner, const CacheSp
     for (CalibrationPoint& point : points) {
       const double share = static_cast<double>(measured.size()) / static_cast<double>(total);
       options.progress(kFillShare + (1 - kFillShare) * share);
-      KVASIR_RETURN_IF_ERROR(Measure(bench, options.seconds_per_point, point));
+      KVASIR_RETURN_IF_ERROR(bench.Measure(options.seconds_per_point, point));
       measured.push_back(point);
     }
   }
