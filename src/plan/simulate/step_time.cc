@@ -158,6 +158,8 @@ Result<StepTime> StepTime::Fit(const Calibration& calibration) {
   std::set<double> head_knots;
   for (const CalibrationPoint& point : calibration.points) {
     const StepShape& shape = shapes.emplace_back(ShapeOfPoint(point, groups));
+    // A knot that steps of both kinds alone touch could not be told from a knot of the other curve.
+    if (point.prefill_tokens > 0 && point.decode_sequences > 0) continue;
     layer_knots.insert(static_cast<double>(shape.tokens));
     if (shape.drawn_rows > 0) head_knots.insert(static_cast<double>(shape.drawn_rows));
   }
