@@ -90,7 +90,7 @@ struct BlockView {
 /// The whole pool at one moment, for the map of the cache.
 struct CacheSnapshot {
   double at_s = 0;
-  std::vector<BlockView> blocks;  ///< one a block of the pool
+  std::vector<BlockView> blocks;  ///< the pool's first; 8192 at most
 };
 
 /// Values of which percentiles are wanted, in bins of 0.55 %: as many as there may be.
@@ -151,8 +151,8 @@ struct SimulationResult {
   int64_t running_max = 0;
   int64_t waiting_max = 0;
   int64_t blocks_used_max = 0;
-  double tokens_per_step_mean = 0;
-  double sequences_per_step_mean = 0;
+  int64_t computed_tokens = 0;  ///< in all steps, what was computed again included
+  int64_t seats_count = 0;      ///< sequences summed over all steps
 
   std::vector<RequestRecord> requests;   ///< by arrival
   std::vector<StepSample> steps;         ///< evenly thinned to a few thousand over the whole run

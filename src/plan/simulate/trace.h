@@ -15,7 +15,7 @@ struct TraceRequest {
   /// Names of the prompt's blocks of `hash_block_tokens` tokens, the first block's first: two
   /// requests whose first k names are equal begin with the same k blocks. May be shorter than the
   /// prompt, whose rest is then like no other's; a last name may stand for a partly filled block.
-  std::vector<uint64_t> block_hashes;
+  std::vector<uint64_t> block_hashes = {};
   int64_t hash_block_tokens = 0;  ///< tokens a name stands for; 0 where there are none
   /// Requests with one session (0 or more) are the turns of one conversation, in their order: each
   /// prompt begins with the prompt before and its answer, as far as it is long enough. A turn comes
