@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kLayersMax = 1024;
 constexpr int64_t kHeadDimMax = 1024;
 
-int64_t IntOrRequired(ConfigReader& reader, Key key, int64_t otherwise) {
+int64_t IntOrRequired(ConfigReader& reader, const Key& key, int64_t otherwise) {
   return otherwise > 0 && !reader.Has(key) ? otherwise : reader.RequiredInt(key);
 }
 

@@ -15,7 +15,7 @@ constexpr size_t kShownMax = 60;
 /// A value as a message shows it: one short line.
 std::string Show(const nlohmann::json& value) {
   std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  if (text.size() > kShownMax) text = text.substr(0, kShownMax) + "...";
+  if (text.size() > kShownMax) text.replace(kShownMax, std::string::npos, "...");
   return text;
 }
 
@@ -50,7 +50,7 @@ ConfigReader::ConfigReader(const files::ModelFiles& files, int64_t max_model_len
   }
 }
 
-std::string ConfigReader::GgufKey(Key key) const {
+std::string ConfigReader::GgufKey(const Key& key) const {
   return architecture_ + "." + std::string(key.gguf);
 }
 
@@ -68,7 +68,7 @@ const nlohmann::json* ConfigReader::HfValue(std::string_view key) const {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-bool ConfigReader::Has(Key key) const {
+bool ConfigReader::Has(const Key& key) const {
   if (is_gguf()) {
     return !key.gguf.empty() && files_.gguf->metadata.Find(GgufKey(key)) != nullptr;
   }
@@ -79,14 +79,14 @@ void ConfigReader::Fail(Error error) {
   if (!error_) error_ = std::move(error);
 }
 
-void ConfigReader::Fail(Key key, std::string_view expected_and_came) {
+void ConfigReader::Fail(const Key& key, std::string_view expected_and_came) {
   Fail(MakeError(ErrorCode::kDataLoss, "{}: {}: {}", source_,
                  is_gguf() ? GgufKey(key) : std::string(key.hf), expected_and_came));
 }
 
 Status ConfigReader::status() const { return error_ ? Status(*error_) : Status::Ok(); }
 
-std::optional<double> ConfigReader::Number(Key key, bool integer) {
+std::optional<double> ConfigReader::Number(const Key& key, bool integer) {
   const std::string_view wanted = integer ? "an integer" : "a number";
   if (!is_gguf()) {
     const nlohmann::json* value = HfValue(key.hf);
@@ -116,7 +116,7 @@ std::optional<double> ConfigReader::Number(Key key, bool integer) {
   return std::nullopt;
 }
 
-int64_t ConfigReader::Int(Key key, int64_t otherwise) {
+int64_t ConfigReader::Int(const Key& key, int64_t otherwise) {
   const std::optional<double> value = Number(key, true);
   if (!value) return otherwise;
   if (*value < 0 || *value > static_cast<double>(kIntMax)) {
@@ -126,7 +126,7 @@ int64_t ConfigReader::Int(Key key, int64_t otherwise) {
   return static_cast<int64_t>(*value);
 }
 
-int64_t ConfigReader::RequiredInt(Key key) {
+int64_t ConfigReader::RequiredInt(const Key& key) {
   const std::optional<double> value = Number(key, true);
   if (!value || *value < 1 || *value > static_cast<double>(kIntMax)) {
     Fail(key, value ? fmt::format("expected 1 to {}, got {}", kIntMax, *value)
@@ -136,19 +136,19 @@ int64_t ConfigReader::RequiredInt(Key key) {
   return static_cast<int64_t>(*value);
 }
 
-double ConfigReader::Float(Key key, double otherwise) {
+double ConfigReader::Float(const Key& key, double otherwise) {
   const double value = Number(key, false).value_or(otherwise);
   if (std::isfinite(value)) return value;
   Fail(key, fmt::format("expected a finite number, got {}", value));
   return otherwise;
 }
 
-double ConfigReader::RequiredFloat(Key key) {
+double ConfigReader::RequiredFloat(const Key& key) {
   if (!Number(key, false)) Fail(key, "expected a number, but the key is missing");
   return Float(key, 1.0);
 }
 
-bool ConfigReader::Bool(Key key, bool otherwise) {
+bool ConfigReader::Bool(const Key& key, bool otherwise) {
   if (is_gguf()) {
     if (key.gguf.empty()) return otherwise;
     return files_.gguf->metadata.Bool(GgufKey(key)).value_or(otherwise);
@@ -162,7 +162,7 @@ bool ConfigReader::Bool(Key key, bool otherwise) {
   return value->get<bool>();
 }
 
-std::string ConfigReader::String(Key key, std::string_view otherwise) {
+std::string ConfigReader::String(const Key& key, std::string_view otherwise) {
   if (is_gguf()) {
     if (key.gguf.empty()) return std::string(otherwise);
     return std::string(files_.gguf->metadata.String(GgufKey(key)).value_or(otherwise));
@@ -176,7 +176,7 @@ std::string ConfigReader::String(Key key, std::string_view otherwise) {
   return value->get<std::string>();
 }
 
-std::vector<int64_t> ConfigReader::Ints(Key key) {
+std::vector<int64_t> ConfigReader::Ints(const Key& key) {
   std::vector<int64_t> out;
   if (is_gguf()) {
     if (key.gguf.empty()) return out;

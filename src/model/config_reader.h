@@ -39,22 +39,22 @@ class ConfigReader {
   [[nodiscard]] int64_t max_model_len() const { return max_model_len_; }
 
   /// True where the key is there, even if it is null.
-  [[nodiscard]] bool Has(Key key) const;
+  [[nodiscard]] bool Has(const Key& key) const;
   /// 1 ... 2^31 - 1; an error where it is missing.
-  int64_t RequiredInt(Key key);
+  int64_t RequiredInt(const Key& key);
   /// 0 ... 2^31 - 1. A GGUF array whose items are all equal counts as that number.
-  int64_t Int(Key key, int64_t otherwise);
-  double Float(Key key, double otherwise);
-  double RequiredFloat(Key key);
-  bool Bool(Key key, bool otherwise);
-  std::string String(Key key, std::string_view otherwise);
+  int64_t Int(const Key& key, int64_t otherwise);
+  double Float(const Key& key, double otherwise);
+  double RequiredFloat(const Key& key);
+  bool Bool(const Key& key, bool otherwise);
+  std::string String(const Key& key, std::string_view otherwise);
   /// Null where it is absent, null or a GGUF.
   [[nodiscard]] const nlohmann::json* HfValue(std::string_view key) const;
   /// Integers or booleans of a list; empty where it is absent.
-  std::vector<int64_t> Ints(Key key);
+  std::vector<int64_t> Ints(const Key& key);
 
   /// Remembers an error about `key` unless there is one already.
-  void Fail(Key key, std::string_view expected_and_came);
+  void Fail(const Key& key, std::string_view expected_and_came);
   void Fail(Error error);
   [[nodiscard]] Status status() const;
   /// The name of the config, for messages: ".../config.json" or the .gguf.
@@ -63,8 +63,8 @@ class ConfigReader {
  private:
   /// Of text_config, else of the config; null where neither has the key.
   [[nodiscard]] const nlohmann::json* FindHf(std::string_view key) const;
-  std::optional<double> Number(Key key, bool integer);
-  [[nodiscard]] std::string GgufKey(Key key) const;
+  std::optional<double> Number(const Key& key, bool integer);
+  [[nodiscard]] std::string GgufKey(const Key& key) const;
 
   const files::ModelFiles& files_;
   const files::Weights& weights_;

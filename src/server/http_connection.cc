@@ -52,8 +52,8 @@ class Writer final : public ResponseWriter {
         });
   }
   void Write(std::string bytes) override {
-    Dispatch([sequence = sequence_, bytes = std::move(bytes)](Connection& c) mutable {
-      c.WriteStream(sequence, std::move(bytes));
+    Dispatch([sequence = sequence_, bytes = std::move(bytes)](Connection& c) {
+      c.WriteStream(sequence, bytes);
     });
   }
   void EndStream(bool close) override {
@@ -314,7 +314,7 @@ void Connection::BeginStream(uint64_t sequence, HttpResponse head, TimeNs ping_i
   Write();
 }
 
-void Connection::WriteStream(uint64_t sequence, std::string bytes) {
+void Connection::WriteStream(uint64_t sequence, std::string_view bytes) {
   if (!Open(sequence) || answer_done_) return;
   KVASIR_CHECK(streaming_);
   if (bytes.empty() || head_method_) return;
@@ -450,7 +450,7 @@ void Connection::ArmTimer() {
 void Connection::OnDeadline() {
   ClearDeadline();
   if (phase_ == Phase::kAnswering && streaming_ && !write_active_ && !answer_done_) {
-    WriteStream(sequence_, std::string(kPing));
+    WriteStream(sequence_, kPing);
     return;
   }
   if (phase_ != Phase::kReading) {

@@ -37,7 +37,7 @@ class UnigramModel final : public TokenizerModel {
   UnigramOptions options_;
   ByteTrie trie_;
   double unknown_score_ = 0;
-  int32_t byte_ids_[256];
+  int32_t byte_ids_[256] = {};
 };
 
 }  // namespace kvasir::text

@@ -26,15 +26,23 @@ struct KvValues {
   static constexpr int64_t kBytes = kType == DType::kF32 ? 4 : 2;
 
   [[gnu::always_inline]] static Float Load(const std::byte* p) {
-    if constexpr (kType == DType::kF32) return V::Load(reinterpret_cast<const float*>(p));
-    if constexpr (kType == DType::kF16) return V::LoadHalf(p);
-    if constexpr (kType == DType::kBF16) return V::LoadBf16(p);
+    if constexpr (kType == DType::kF32) {
+      return V::Load(reinterpret_cast<const float*>(p));
+    } else if constexpr (kType == DType::kF16) {
+      return V::LoadHalf(p);
+    } else {
+      return V::LoadBf16(p);
+    }
   }
   /// 8 values at each of two places, where a vector holds 16.
   [[gnu::always_inline]] static Float LoadTwo(const std::byte* a, const std::byte* b) {
-    if constexpr (kType == DType::kF32) return V::LoadTwo(a, b);
-    if constexpr (kType == DType::kF16) return V::LoadTwoHalf(a, b);
-    if constexpr (kType == DType::kBF16) return V::LoadTwoBf16(a, b);
+    if constexpr (kType == DType::kF32) {
+      return V::LoadTwo(a, b);
+    } else if constexpr (kType == DType::kF16) {
+      return V::LoadTwoHalf(a, b);
+    } else {
+      return V::LoadTwoBf16(a, b);
+    }
   }
   static Float LoadFirst(const std::byte* p, int count) {
     alignas(64) std::byte values[V::kLanes * kBytes] = {};

@@ -9,7 +9,7 @@ namespace kvasir::model {
 namespace {
 
 /// A soft cap: absent means `otherwise`, null means none.
-float ReadCap(ConfigReader& reader, Key key, double otherwise) {
+float ReadCap(ConfigReader& reader, const Key& key, double otherwise) {
   return static_cast<float>(reader.Float(key, reader.Has(key) ? 0.0 : otherwise));
 }
 

@@ -94,7 +94,7 @@ class Members {
     if (!status_.ok()) return;
     constexpr size_t kShown = 60;
     std::string shown = got.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-    if (shown.size() > kShown) shown = shown.substr(0, kShown) + "...";
+    if (shown.size() > kShown) shown.replace(kShown, std::string::npos, "...");
     status_ = MakeError(ErrorCode::kDataLoss, "{}: {}{}expected {}, got {}", where_, name,
                         *name == '\0' ? "" : ": ", expected, shown);
   }
