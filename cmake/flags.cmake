@@ -17,6 +17,12 @@ if(KVASIR_SANITIZE)
 elseif(CMAKE_BUILD_TYPE MATCHES "Rel")
   target_compile_options(kvasir_options INTERFACE -D_FORTIFY_SOURCE=2)
 endif()
+if(KVASIR_COVERAGE)
+  # Counters are added up atomically: the engine, its workers and the HTTP threads share them.
+  target_compile_options(kvasir_options INTERFACE --coverage -fprofile-update=atomic
+    -Wno-maybe-uninitialized)
+  target_link_options(kvasir_options INTERFACE --coverage)
+endif()
 target_link_options(kvasir_options INTERFACE -Wl,-z,relro,-z,now)
 
 # The product binary carries its C++ runtime, so that it runs where only Debian's base is installed.
