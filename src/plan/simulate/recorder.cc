@@ -86,8 +86,14 @@ StepSample Recorder::Sample(const StepPlan& plan, double seconds) {
   sample.blocks_used = pool.used_count();
   sample.blocks_cached = pool.cached_count();
   sample.blocks_free = pool.free_count();
+  reached_.resize(result_->requests.size());
   for (const schedule::Sequence* sequence : scheduler.running()) {
     sample.slots_wasted += WastedSlots(sequence->kv, sequence->scheduled, spec);
+    const int64_t begin = sequence->kv.computed;
+    const int64_t end = begin + sequence->scheduled;
+    int64_t& reached = reached_[static_cast<size_t>(IndexOf(*sequence))];
+    if (begin < reached) result_->recomputed_tokens += std::min(end, reached) - begin;
+    reached = std::max(reached, end);
   }
   sample.slots_filled =
       std::max<int64_t>(0, sample.blocks_used * spec.block_tokens - sample.slots_wasted);

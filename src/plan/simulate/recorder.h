@@ -38,8 +38,9 @@ class Recorder final : public StepObserver {
   const engine::EngineCore* core_ = nullptr;
   int64_t sample_stride_ = 1;
   int64_t snapshot_stride_ = 1;
-  size_t waiting_begin_ = 0;  ///< requests before it have ended
-  std::vector<bool> seated_;  ///< scratch: of each request whether it runs
+  std::vector<int64_t> reached_;  ///< of each request: tokens computed at some time
+  size_t waiting_begin_ = 0;      ///< requests before it have ended
+  std::vector<bool> seated_;      ///< scratch: of each request whether it runs
 };
 
 }  // namespace kvasir::plan

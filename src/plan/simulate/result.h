@@ -151,8 +151,9 @@ struct SimulationResult {
   int64_t running_max = 0;
   int64_t waiting_max = 0;
   int64_t blocks_used_max = 0;
-  int64_t computed_tokens = 0;  ///< in all steps, what was computed again included
-  int64_t seats_count = 0;      ///< sequences summed over all steps
+  int64_t computed_tokens = 0;    ///< in all steps, what was computed again included
+  int64_t recomputed_tokens = 0;  ///< of those, computed before and lost by preemption
+  int64_t seats_count = 0;        ///< sequences summed over all steps
 
   std::vector<RequestRecord> requests;   ///< by arrival
   std::vector<StepSample> steps;         ///< evenly thinned to a few thousand over the whole run

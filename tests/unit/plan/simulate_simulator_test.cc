@@ -93,6 +93,9 @@ TEST(Simulator, ATinyCachePreemptsAndEverybodyFinishes) {
   }
   EXPECT_EQ(preemptions, result.preemptions);
   EXPECT_EQ(result.output_tokens, 40 * 200);
+  // Nothing is shared here, so whatever was computed beyond one pass was lost before.
+  EXPECT_GT(result.recomputed_tokens, 0);
+  EXPECT_EQ(result.computed_tokens, 40 * 299 + result.recomputed_tokens);
   EXPECT_LE(result.blocks_used_max, 64);
 }
 
