@@ -19,6 +19,11 @@ CACHE = pathlib.Path(os.environ.get("KVASIR_MODEL_CACHE", ROOT / ".cache/models"
 SMOLLM2 = CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
+def scaled(count, least=2):
+    """`count` streams, connections or rounds, fewer where a slow build is tested (KVASIR_TEST_SCALE)."""
+    return max(least, round(count * float(os.environ.get("KVASIR_TEST_SCALE", "1"))))
+
+
 def run_cli(*arguments, stdin="", timeout=60):
     """Runs the binary and returns the finished process with text output."""
     return subprocess.run([str(BINARY), *map(str, arguments)], input=stdin, capture_output=True,
@@ -26,11 +31,12 @@ def run_cli(*arguments, stdin="", timeout=60):
 
 
 class Server:
-    """`kvasir serve` on a port that the system chose."""
+    """`kvasir serve` on `port` (0: one that the system chooses), or on the unix socket `uds`."""
 
-    def __init__(self, model, *flags, ready_timeout_s=60):
+    def __init__(self, model, *flags, port=0, uds=None, ready_timeout_s=60):
+        listen = ["--uds", str(uds)] if uds else ["--port", str(port)]
         self.process = subprocess.Popen(
-            [str(BINARY), "serve", str(model), "--port", "0", *map(str, flags)],
+            [str(BINARY), "serve", str(model), *listen, *map(str, flags)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.lines = []
         self.port = None
@@ -41,14 +47,15 @@ class Server:
             self.process.kill()
             raise RuntimeError("the server did not start:\n" + "".join(self.lines))
         self.url = f"http://127.0.0.1:{self.port}"
-        self.client = httpx.Client(base_url=self.url, timeout=120)
+        transport = httpx.HTTPTransport(uds=str(uds)) if uds else None
+        self.client = httpx.Client(base_url=self.url, timeout=120, transport=transport)
 
     def _read(self):
         for line in self.process.stdout:
             self.lines.append(line)
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/v1", line)
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/v1|http\+unix:", line)
             if found and self.port is None:
-                self.port = int(found.group(1))
+                self.port = int(found.group(1) or 0)
                 self._seen.set()
         self._seen.set()
 
