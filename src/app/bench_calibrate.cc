@@ -77,7 +77,7 @@ Status WriteWholeFile(const std::string& path, const std::string& bytes) {
   return MakeError(ErrorCode::kIo, "{}: cannot be written: {}", path, std::strerror(errno));
 }
 
-void Print(const plan::Calibration& calibration, const plan::StepTime& time,
+void Print(const plan::Calibration& calibration, const plan::FittedStepTime& time,
            const plan::LoadOutcome& load, const CalibrateFlags& flags) {
   if (flags.json) {
     const nlohmann::ordered_json out = {{"file", flags.output},
@@ -110,7 +110,7 @@ int RunCalibrate(CalibrateFlags& flags) {
   if (!loaded.ok()) return Fail(loaded.error(), kExitModel);
   const auto calibration = Calibrate(*loaded, flags);
   if (!calibration.ok()) return Fail(calibration.error(), kExitFailed);
-  const auto time = plan::StepTime::Fit(*calibration);
+  const auto time = plan::FittedStepTime::Fit(*calibration);
   if (!time.ok()) return Fail(time.error(), kExitFailed);
   const auto load =
       plan::RunLoad(*loaded->runner, loaded->config, plan::MixedLoad(loaded->config), &*time);

@@ -18,7 +18,7 @@ constexpr int64_t kHostOutputTokens = 24;
 // Passes steps on to another runner, and counts.
 class WatchedRunner final : public Runner {
  public:
-  WatchedRunner(Runner& runner, const CacheSpec& cache, const StepTime* step_time,
+  WatchedRunner(Runner& runner, const CacheSpec& cache, const FittedStepTime* step_time,
                 LoadOutcome& outcome)
       : runner_(runner), cache_(cache), step_time_(step_time), outcome_(outcome) {}
 
@@ -37,7 +37,7 @@ class WatchedRunner final : public Runner {
  private:
   Runner& runner_;
   const CacheSpec& cache_;
-  const StepTime* step_time_;
+  const FittedStepTime* step_time_;
   LoadOutcome& outcome_;
   SteadyClock clock_;
 };
@@ -66,7 +66,8 @@ Request MakeRequest(const LoadRequest& load, const engine::EngineConfig& config,
 }  // namespace
 
 Result<LoadOutcome> RunLoad(Runner& runner, const engine::EngineConfig& config,
-                            const std::vector<LoadRequest>& requests, const StepTime* step_time) {
+                            const std::vector<LoadRequest>& requests,
+                            const FittedStepTime* step_time) {
   const SteadyClock clock;
   LoadOutcome outcome;
   engine::EngineCore core(config,

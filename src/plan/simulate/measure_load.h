@@ -30,7 +30,7 @@ struct LoadOutcome {
 /// one that failed.
 [[nodiscard]] Result<LoadOutcome> RunLoad(Runner& runner, const engine::EngineConfig& config,
                                           const std::vector<LoadRequest>& requests,
-                                          const StepTime* step_time);
+                                          const FittedStepTime* step_time);
 
 struct HostSeconds {
   double per_step = 0;

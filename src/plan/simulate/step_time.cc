@@ -126,7 +126,7 @@ StepShape ShapeOf(const StepPlan& plan, std::span<const CacheGroupSpec> groups) 
   return shape;
 }
 
-double StepTime::Curve::At(double x) const {
+double FittedStepTime::Curve::At(double x) const {
   double value = base;
   for (size_t i = 0; i < knots.size(); ++i) {
     const double part = InPiece(knots, i, x);
@@ -136,23 +136,23 @@ double StepTime::Curve::At(double x) const {
   return value + tail_slope * std::max(0.0, x - knots.back());
 }
 
-void StepTime::Curve::FindTail() {
+void FittedStepTime::Curve::FindTail() {
   double mean = 0;
   for (size_t i = 0; i < knots.size(); ++i) mean += slopes[i] * InPiece(knots, i, knots.back());
   mean /= knots.back();
   tail_slope = std::max(slopes.back(), mean);
 }
 
-double StepTime::RunnerSeconds(const StepShape& shape) const {
+double FittedStepTime::RunnerSeconds(const StepShape& shape) const {
   double seconds = layers_.At(static_cast<double>(shape.tokens));
   if (shape.drawn_rows > 0) seconds += head_.At(static_cast<double>(shape.drawn_rows));
   return seconds + per_decode_context_ * shape.decode_context +
          per_prefill_context_ * shape.prefill_context + per_prefill_pair_ * shape.prefill_pairs;
 }
 
-Result<StepTime> StepTime::Fit(const Calibration& calibration) {
+Result<FittedStepTime> FittedStepTime::Fit(const Calibration& calibration) {
   const std::vector<CacheGroupSpec> groups = GroupsOf(calibration);
-  StepTime time;
+  FittedStepTime time;
   std::vector<StepShape> shapes;
   std::set<double> layer_knots;
   std::set<double> head_knots;

@@ -38,10 +38,10 @@ void AddItem(int64_t tokens, int64_t start, bool draws, std::span<const CacheGro
 /// where layers() and head() are piecewise linear and never fall. All coefficients are at least 0,
 /// so that more work never takes less time. Beyond the largest step that was measured the last
 /// piece goes on, at least as steep as all pieces are on average.
-class StepTime {
+class FittedStepTime {
  public:
   /// Errors: points that do not tell all parts apart (no step of a prompt, or none that decodes).
-  [[nodiscard]] static Result<StepTime> Fit(const Calibration& calibration);
+  [[nodiscard]] static Result<FittedStepTime> Fit(const Calibration& calibration);
 
   /// Of the runner alone.
   [[nodiscard]] double RunnerSeconds(const StepShape& shape) const;

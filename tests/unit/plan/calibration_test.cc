@@ -144,9 +144,9 @@ TEST(StepShape, CountsWhatEachTokenReads) {
   EXPECT_EQ(shape.decode_context, 100 + (1000 + 512) / 2);
 }
 
-TEST(StepTime, FindsTheMachineThatWasMeasured) {
+TEST(FittedStepTime, FindsTheMachineThatWasMeasured) {
   const Calibration calibration = Measured();
-  const auto time = StepTime::Fit(calibration);
+  const auto time = FittedStepTime::Fit(calibration);
   ASSERT_TRUE(time.ok()) << time.error().message;
   EXPECT_LT(time->fit_error_max(), 1e-3);
   // Steps that were not measured, between the knots of the true machine and beyond.
@@ -162,13 +162,13 @@ TEST(StepTime, FindsTheMachineThatWasMeasured) {
   }
 }
 
-TEST(StepTime, NeverFallsWithMoreWork) {
+TEST(FittedStepTime, NeverFallsWithMoreWork) {
   // Noise that a plain least-squares fit would turn into negative costs.
   Calibration calibration = Measured();
   for (size_t i = 0; i < calibration.points.size(); ++i) {
     calibration.points[i].seconds *= i % 2 == 0 ? 1.3 : 0.7;
   }
-  const auto time = StepTime::Fit(calibration);
+  const auto time = FittedStepTime::Fit(calibration);
   ASSERT_TRUE(time.ok()) << time.error().message;
   double before = 0;
   for (int64_t tokens = 2; tokens < 400; ++tokens) {
@@ -186,11 +186,11 @@ TEST(StepTime, NeverFallsWithMoreWork) {
   }
 }
 
-TEST(StepTime, RefusesWhatTellsNothing) {
+TEST(FittedStepTime, RefusesWhatTellsNothing) {
   Calibration calibration = Measured();
   std::erase_if(calibration.points,
                 [](const CalibrationPoint& point) { return point.decode_sequences > 0; });
-  const auto time = StepTime::Fit(calibration);
+  const auto time = FittedStepTime::Fit(calibration);
   ASSERT_FALSE(time.ok());
   EXPECT_NE(time.error().message.find("2 that decode, got 18 and 0"), std::string::npos)
       << time.error().message;
