@@ -1,0 +1,168 @@
+#include "plan/simulate/trace_reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "files/printable.h"
+#include "plan/simulate/trace_rows.h"
+
+namespace kvasir::plan {
+namespace {
+
+constexpr size_t kComplaintsMax = 20;
+// More bad rows than one in so many make a file that is not what it was taken for.
+constexpr int64_t kBadShare = 10;
+
+bool Blank(std::string_view line) {
+  return line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+// Reads one line of at most kTraceLineBytesMax bytes; what is longer is passed over and told.
+bool GetLine(std::istream& input, std::string& line, bool& too_long) {
+  line.clear();
+  too_long = false;
+  std::streambuf* buffer = input.rdbuf();
+  for (int c = buffer->sbumpc();; c = buffer->sbumpc()) {
+    if (c == std::char_traits<char>::eof()) {
+      input.setstate(std::ios::eofbit);
+      return !line.empty();
+    }
+    if (c == '\n') return true;
+    if (line.size() < kTraceLineBytesMax) {
+      line += static_cast<char>(c);
+    } else {
+      too_long = true;
+    }
+  }
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
+std::string FormatOf(std::string_view header) {
+  const std::string lower = Lower(header);
+  if (header.starts_with('{')) return "mooncake";
+  if (lower.find("contexttokens") != std::string::npos) return "azure";
+  if (lower.find("request tokens") != std::string::npos) return "burstgpt";
+  return "";
+}
+
+}  // namespace
+
+std::string Quoted(std::string_view text) {
+  return fmt::format("'{}'", files::Printable(text, 60));
+}
+
+std::optional<std::string_view> TraceRows::Next() {
+  bool too_long = false;
+  for (;;) {
+    if (full()) {
+      NoteCutOff();
+      return std::nullopt;
+    }
+    if (input_.eof() || !GetLine(input_, line_, too_long)) return std::nullopt;
+    ++line_number_;
+    where_ = fmt::format("line {}", line_number_);
+    if (too_long) {
+      CountRow();
+      Complain(fmt::format("expected at most {} bytes in a line, got more", kTraceLineBytesMax));
+      continue;
+    }
+    std::string_view line = line_;
+    if (line_number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!Blank(line)) return line;
+  }
+}
+
+void TraceRows::Take(TraceRequest request) {
+  hashes_count_ += static_cast<int64_t>(request.block_hashes.size());
+  reading_.trace.requests.push_back(std::move(request));
+  if (hashes_count_ > kTraceHashesMax) {
+    NoteCutOff();
+    input_.setstate(std::ios::eofbit);
+  }
+}
+
+void TraceRows::Complain(std::string_view problem) {
+  ++reading_.bad_rows_count;
+  if (reading_.complaints.size() < kComplaintsMax) {
+    reading_.complaints.push_back(fmt::format("{}, {}: {}", name_, where_, problem));
+  }
+}
+
+Result<TraceReading> TraceRows::Finish() {
+  std::vector<TraceRequest>& requests = reading_.trace.requests;
+  if (requests.empty()) {
+    if (!reading_.complaints.empty()) {
+      return MakeError(ErrorCode::kDataLoss, "{}", reading_.complaints.front());
+    }
+    return MakeError(ErrorCode::kDataLoss, "{}: expected at least one request, got none{}", name_,
+                     reading_.failed_count > 0
+                         ? fmt::format(" ({} without an answer)", reading_.failed_count)
+                         : "");
+  }
+  if (reading_.bad_rows_count > reading_.rows_count / kBadShare) {
+    return MakeError(ErrorCode::kDataLoss, "{} (and {} of {} rows are bad in all)",
+                     reading_.complaints.front(), reading_.bad_rows_count, reading_.rows_count);
+  }
+  std::ranges::stable_sort(requests, {}, &TraceRequest::arrival_s);
+  const double first = requests.front().arrival_s;
+  for (TraceRequest& request : requests) request.arrival_s -= first;
+  reading_.trace.source = name_;
+  return std::move(reading_);
+}
+
+Result<TraceReading> ReadTrace(std::istream& input, const std::string& name,
+                               const TraceOptions& options) {
+  TraceRows rows(input, name, options);
+  while (input.peek() == ' ' || input.peek() == '\n' || input.peek() == '\r') input.get();
+  const bool list = input.peek() == '[';
+  if (options.format == "sharegpt" || (options.format == "auto" && list)) {
+    KVASIR_RETURN_IF_ERROR(ReadShareGpt(rows));
+    return rows.Finish();
+  }
+  const auto line = rows.Next();
+  if (!line) {
+    return MakeError(ErrorCode::kDataLoss, "{}: expected a trace, got an empty file", name);
+  }
+  const std::string header(*line);
+  const std::string format = options.format == "auto" ? FormatOf(header) : options.format;
+  if (format == "mooncake") {
+    KVASIR_RETURN_IF_ERROR(ReadMooncake(header, rows));
+  } else if (format == "azure") {
+    KVASIR_RETURN_IF_ERROR(ReadAzure(header, rows));
+  } else if (format == "burstgpt") {
+    KVASIR_RETURN_IF_ERROR(ReadBurstGpt(header, rows));
+  } else {
+    return MakeError(ErrorCode::kDataLoss,
+                     "{}, line 1: expected a trace of the kind mooncake, azure, burstgpt or "
+                     "sharegpt, got {}",
+                     name, Quoted(header));
+  }
+  return rows.Finish();
+}
+
+Result<TraceReading> ReadTraceFile(const std::filesystem::path& path, const TraceOptions& options) {
+  const std::string name = files::PrintablePath(path);
+  std::error_code failure;
+  if (std::filesystem::is_directory(path, failure)) {
+    return MakeError(ErrorCode::kIo, "{}: expected a file, got a folder", name);
+  }
+  errno = 0;
+  std::ifstream input(path, std::ios::binary);
+  if (!input) {
+    return MakeError(ErrorCode::kIo, "{}: cannot be read: {}", name, std::strerror(errno));
+  }
+  return ReadTrace(input, name, options);
+}
+
+}  // namespace kvasir::plan
