@@ -216,11 +216,16 @@ Result<LoadedModel> LoadModel(const EngineFlags& flags) {
   return loaded;
 }
 
+LoadedEngine StartEngine(LoadedModel model, engine::RequestObserver* observer) {
+  LoadedEngine loaded{std::move(model), nullptr};
+  loaded.engine =
+      std::make_unique<engine::Engine>(loaded.config, std::move(loaded.runner), observer);
+  return loaded;
+}
+
 Result<LoadedEngine> LoadEngine(const EngineFlags& flags) {
   KVASIR_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(flags));
-  LoadedEngine loaded{std::move(model), nullptr};
-  loaded.engine = std::make_unique<engine::Engine>(loaded.config, std::move(loaded.runner));
-  return loaded;
+  return StartEngine(std::move(model), nullptr);
 }
 
 }  // namespace kvasir::app

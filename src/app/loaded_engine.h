@@ -40,7 +40,9 @@ struct LoadedEngine : LoadedModel {
 
 /// Loads what `flags` name, and logs what it does with progress.
 [[nodiscard]] Result<LoadedModel> LoadModel(const EngineFlags& flags);
-/// And starts an engine on it.
+/// Starts an engine on it. `observer` may be null, and must outlive the engine.
+[[nodiscard]] LoadedEngine StartEngine(LoadedModel model, engine::RequestObserver* observer);
+/// Both.
 [[nodiscard]] Result<LoadedEngine> LoadEngine(const EngineFlags& flags);
 
 /// The chat template of `files`, or of the file `override_path` where one is given; null where

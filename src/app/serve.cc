@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "app/commands.h"
@@ -17,6 +18,7 @@
 #include "app/units.h"
 #include "base/log.h"
 #include "files/json.h"
+#include "plan/simulate/trace_recorder.h"
 #include "server/server.h"
 
 namespace kvasir::app {
@@ -29,6 +31,7 @@ struct ServeFlags {
   std::string override_generation_config;
   std::string default_chat_template_kwargs;
   std::string log_level = "info";
+  std::string record_trace;
   double shutdown_timeout_s = 30;
   double sse_ping_interval_s = 0;
   int64_t max_body_mib = 64;
@@ -154,36 +157,47 @@ int RunServe(ServeFlags& flags) {
   if (const auto checked = server::ReadGenerationDefaults(nullptr, *overrides); !checked.ok()) {
     return Fail(checked.error(), kExitUsage);
   }
-  auto loaded = LoadEngine(flags.engine);
-  if (!loaded.ok()) return Fail(loaded.error(), kExitModel);
+  // Outlives the engine, which tells it of requests.
+  std::unique_ptr<plan::TraceRecorder> recorder;
+  if (!flags.record_trace.empty()) {
+    auto opened = plan::TraceRecorder::Open(flags.record_trace, flags.engine.block_size);
+    if (!opened.ok()) {
+      return Fail(MakeError(ErrorCode::kIo, "--record-trace: {}", opened.error().message),
+                  kExitUsage);
+    }
+    recorder = std::move(opened).value();
+  }
+  auto model = LoadModel(flags.engine);
+  if (!model.ok()) return Fail(model.error(), kExitModel);
+  LoadedEngine loaded = StartEngine(std::move(model).value(), recorder.get());
   const auto defaults = server::ReadGenerationDefaults(
-      flags.generation_config == "vllm" ? nlohmann::json() : loaded->files->generation_config,
+      flags.generation_config == "vllm" ? nlohmann::json() : loaded.files->generation_config,
       *overrides);
   if (!defaults.ok()) return Fail(defaults.error(), kExitModel);
   if (flags.server.served_model_names.empty()) {
-    flags.server.served_model_names = {loaded->files->name};
+    flags.server.served_model_names = {loaded.files->name};
   }
   if (!IsLoopback(flags.server) && flags.server.api_keys.empty()) {
     LogWarning("anyone who reaches {} can use this server: no --api-key is set", flags.server.host);
   }
 
   server::ModelContext context;
-  context.tokenizer = loaded->tokenizer.get();
-  context.chat_template = loaded->chat_template.get();
+  context.tokenizer = loaded.tokenizer.get();
+  context.chat_template = loaded.chat_template.get();
   context.defaults = *defaults;
-  context.eos_ids = loaded->tokenizer->end_of_generation_ids();
-  context.vocab_size = loaded->model->spec().vocab_size;
-  context.root = loaded->files->path.string();
-  server::Server server(flags.server, context, *loaded->engine);
+  context.eos_ids = loaded.tokenizer->end_of_generation_ids();
+  context.vocab_size = loaded.model->spec().vocab_size;
+  context.root = loaded.files->path.string();
+  server::Server server(flags.server, context, *loaded.engine);
   if (const Status status = server.Start(); !status.ok()) {
     return Fail(status.error(), kExitListen);
   }
   signals.BeginOrderly();
-  Announce(flags.server, server.port(), loaded->chat_template != nullptr);
+  Announce(flags.server, server.port(), loaded.chat_template != nullptr);
   signals.Wait();
-  Drain(server, *loaded->engine, flags.shutdown_timeout_s);
+  Drain(server, *loaded.engine, flags.shutdown_timeout_s);
   server.Stop();
-  loaded->engine->Stop();
+  loaded.engine->Stop();
   LogInfo("ended");
   return kExitOk;
 }
@@ -309,6 +323,11 @@ void AddLogFlags(CLI::App& command, ServeFlags& flags) {
   command
       .add_flag("--disable-access-log", flags.no_access_log,
                 "No JSON line for each request (never holds its content)")
+      ->group(group);
+  command
+      .add_option("--record-trace", flags.record_trace,
+                  "File to append a line to for each request, for 'kvasir simulate': time, lengths "
+                  "and keyed hashes of prompt blocks, never content")
       ->group(group);
   command
       .add_option("--disable-access-log-for-endpoints", flags.server.access_log_disabled_paths,

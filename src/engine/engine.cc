@@ -111,8 +111,10 @@ void Engine::State::Push(Command command) {
   wake.notify_one();
 }
 
-Engine::Engine(const EngineConfig& config, std::unique_ptr<Runner> runner)
+Engine::Engine(const EngineConfig& config, std::unique_ptr<Runner> runner,
+               RequestObserver* observer)
     : state_(std::make_unique<State>(config, std::move(runner))) {
+  state_->core.set_observer(observer);
   state_->heartbeat.store(state_->clock.Now());
   state_->thread = std::thread([state = state_.get()] { state->Main(); });
 }

@@ -11,13 +11,16 @@
 #include "contract/runner.h"
 #include "engine/config.h"
 #include "engine/metrics.h"
+#include "engine/request_observer.h"
 
 namespace kvasir::engine {
 
 /// Starts its thread in the constructor; the destructor ends whatever still runs with kAbort.
 class Engine {
  public:
-  Engine(const EngineConfig& config, std::unique_ptr<Runner> runner);
+  /// `observer`, where there is one, must outlive the engine.
+  Engine(const EngineConfig& config, std::unique_ptr<Runner> runner,
+         RequestObserver* observer = nullptr);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

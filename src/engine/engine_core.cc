@@ -483,6 +483,7 @@ void EngineCore::EndChoice(RequestState& request, int32_t index, FinishReason re
   // The state, and with it the sequences, stays until its events are delivered.
   if (request.in_queue) LeaveQueue(request);
   ObserveRequest(metrics_, request);
+  if (observer_ != nullptr) observer_->OnEnd(request);
   request.ended = true;
   const auto found = requests_.find(request.id);
   ended_.push_back(std::move(found->second));

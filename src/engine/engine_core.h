@@ -17,6 +17,7 @@
 #include "contract/runner.h"
 #include "engine/config.h"
 #include "engine/metrics.h"
+#include "engine/request_observer.h"
 #include "engine/request_state.h"
 #include "schedule/scheduler.h"
 
@@ -35,6 +36,9 @@ class EngineCore {
              const HashOptions& hashing);
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
+
+  /// Before the first request; must outlive the core.
+  void set_observer(RequestObserver* observer) { observer_ = observer; }
 
   // Any thread.
 
@@ -101,6 +105,7 @@ class EngineCore {
   EngineConfig config_;
   std::unique_ptr<Runner> runner_;
   const Clock* clock_;
+  RequestObserver* observer_ = nullptr;
   EngineMetrics metrics_;
   cache::KvCache cache_;
   schedule::Scheduler scheduler_;

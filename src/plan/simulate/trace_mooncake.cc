@@ -13,6 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kBlockTokensMax = 1 << 20;
+constexpr int64_t kSessionMax = int64_t{1} << 60;
 
 const Json* Find(const Json& row, const char* name) {
   const auto found = row.find(name);
@@ -46,6 +47,10 @@ std::string ReadRow(const Json& row, TraceRequest& request) {
   const Json* output = Find(row, "output_length");
   if (!ReadCount(output, 1, kTraceTokensMax, request.output_tokens)) {
     return Complaint("output_length", fmt::format("tokens, 1 to {}", kTraceTokensMax), output);
+  }
+  const Json* session = Find(row, "session");
+  if (session != nullptr && !ReadCount(session, 0, kSessionMax, request.session)) {
+    return Complaint("session", "an integer of at least 0", session);
   }
   const Json* hashes = Find(row, "hash_ids");
   if (hashes == nullptr) return "";

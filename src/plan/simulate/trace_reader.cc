@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <unordered_map>
 #include <utility>
 
 #include "files/printable.h"
@@ -53,6 +54,18 @@ std::string FormatOf(std::string_view header) {
   if (lower.find("contexttokens") != std::string::npos) return "azure";
   if (lower.find("request tokens") != std::string::npos) return "burstgpt";
   return "";
+}
+
+// A later turn of a session begins with the turn before and its answer; names of blocks are left to
+// it for what its session's first turn has in common with others.
+void KeepFirstNames(std::vector<TraceRequest>& requests) {
+  std::unordered_map<int64_t, size_t> first_names;
+  for (TraceRequest& request : requests) {
+    if (request.session < 0) continue;
+    const auto [first, is_first] =
+        first_names.try_emplace(request.session, request.block_hashes.size());
+    if (request.block_hashes.size() > first->second) request.block_hashes.resize(first->second);
+  }
 }
 
 }  // namespace
@@ -117,6 +130,7 @@ Result<TraceReading> TraceRows::Finish() {
   std::ranges::stable_sort(requests, {}, &TraceRequest::arrival_s);
   const double first = requests.front().arrival_s;
   for (TraceRequest& request : requests) request.arrival_s -= first;
+  KeepFirstNames(requests);
   reading_.trace.source = name_;
   return std::move(reading_);
 }

@@ -2,7 +2,8 @@
 // text, where a file holds any, is counted and forgotten.
 //
 //   mooncake  JSON lines: timestamp (ms), input_length, output_length, hash_ids (of blocks of 512
-//             tokens, or of the line's own block_size). What --record-trace writes is of this kind.
+//             tokens, or of the line's own block_size). What --record-trace writes is of this kind;
+//             its session numbers tell the turns of a conversation.
 //   azure     CSV: TIMESTAMP (date and time), ContextTokens, GeneratedTokens
 //   burstgpt  CSV: Timestamp (s), Request tokens, Response tokens; an answer of 0 tokens failed and
 //             is left out
