@@ -42,6 +42,12 @@ kvasir_room(runner USES base contract tensor files kernels model sample)
 kvasir_room(text USES base files LINKS nlohmann_json::nlohmann_json dep_utf8proc dep_pcre2)
 kvasir_room(plan USES base contract cache schedule engine tensor files kernels model sample runner
   LINKS nlohmann_json::nlohmann_json)
+include(cmake/embed_text.cmake)
+set(html ${PROJECT_SOURCE_DIR}/src/plan/simulate/html)
+set(html_out ${PROJECT_BINARY_DIR}/embedded/html)
+kvasir_embed_text(${html_out}_style.cc plan/simulate/html_page.h kHtmlStyle ${html}/style.css)
+kvasir_embed_text(${html_out}_script.cc plan/simulate/html_page.h kHtmlScript ${html}/script.js)
+target_sources(kvasir_plan PRIVATE ${html_out}_style.cc ${html_out}_script.cc)
 kvasir_room(server USES base contract engine text LINKS Boost::headers OpenSSL::SSL OpenSSL::Crypto)
 kvasir_room(app USES base contract cache schedule engine tensor files kernels model sample runner text
   plan server LINKS CLI11::CLI11)

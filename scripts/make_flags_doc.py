@@ -23,8 +23,9 @@ This page is what `--help` prints, put together by `scripts/make_flags_doc.py`.
 def page(binary):
     """The whole page as text."""
     parts = [HEAD]
-    for command in ["", "serve", "chat", "complete", "tokenize", "render", "inspect", "completion"]:
-        words = [word for word in ["kvasir", command] if word]
+    for command in ["", "serve", "chat", "complete", "tokenize", "render", "inspect", "bench",
+                    "bench calibrate", "completion"]:
+        words = ["kvasir", *command.split()]
         shown = subprocess.run([binary, *words[1:], "--help"], capture_output=True, text=True,
                                check=True).stdout
         lines = [line.rstrip() for line in shown.strip().splitlines()]

@@ -7,7 +7,7 @@ import sys
 import pytest
 from conftest import BINARY, ROOT, TINY, run_cli
 
-COMMANDS = ["serve", "chat", "complete", "tokenize", "render", "inspect", "completion"]
+COMMANDS = ["serve", "chat", "complete", "tokenize", "render", "inspect", "bench", "completion"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

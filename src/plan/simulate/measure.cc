@@ -174,19 +174,35 @@ Result<double> StepBench::Run(const CalibrationPoint& shape) {
   return seconds;
 }
 
-Status StepBench::Measure(double seconds, CalibrationPoint& point) {
+Status StepBench::Measure(double seconds, std::span<CalibrationPoint> points,
+                          const std::function<void(double)>& progress) {
+  struct Runs {
+    std::vector<double> seconds;
+    double spent = 0;
+  };
+  std::vector<Runs> all(points.size());
   // The first run meets cold caches and untouched memory.
-  KVASIR_ASSIGN_OR_RETURN([[maybe_unused]] const double first, Run(point));
-  std::vector<double> runs;
-  double spent = 0;
-  while (static_cast<int>(runs.size()) < kRunsMin ||
-         (spent < seconds && static_cast<int>(runs.size()) < kRunsMax)) {
-    KVASIR_ASSIGN_OR_RETURN(const double run, Run(point));
-    runs.push_back(run);
-    spent += run;
+  for (const CalibrationPoint& point : points) {
+    KVASIR_ASSIGN_OR_RETURN([[maybe_unused]] const double cold, Run(point));
   }
-  point.seconds_min = *std::ranges::min_element(runs);
-  point.seconds = Median(std::move(runs));
+  // In turns, so that a busy moment of the machine falls on all alike.
+  for (size_t open = points.size(); open > 0;) {
+    open = 0;
+    for (size_t i = 0; i < points.size(); ++i) {
+      Runs& runs = all[i];
+      const auto count = static_cast<int>(runs.seconds.size());
+      if (count >= kRunsMin && (runs.spent >= seconds || count >= kRunsMax)) continue;
+      KVASIR_ASSIGN_OR_RETURN(const double run, Run(points[i]));
+      runs.seconds.push_back(run);
+      runs.spent += run;
+      ++open;
+    }
+    progress(1 - static_cast<double>(open) / static_cast<double>(points.size()));
+  }
+  for (size_t i = 0; i < points.size(); ++i) {
+    points[i].seconds_min = *std::ranges::min_element(all[i].seconds);
+    points[i].seconds = Median(std::move(all[i].seconds));
+  }
   return Status::Ok();
 }
 
@@ -211,12 +227,12 @@ Result<std::vector<CalibrationPoint>> MeasureSteps(Runner& runner, const CacheSp
       }
       KVASIR_RETURN_IF_ERROR(bench.FillSequences(count, context));
     }
-    for (CalibrationPoint& point : points) {
-      const double share = static_cast<double>(measured.size()) / static_cast<double>(total);
-      options.progress(kFillShare + (1 - kFillShare) * share);
-      KVASIR_RETURN_IF_ERROR(bench.Measure(options.seconds_per_point, point));
-      measured.push_back(point);
-    }
+    KVASIR_RETURN_IF_ERROR(bench.Measure(options.seconds_per_point, points, [&](double share) {
+      const double done =
+          static_cast<double>(measured.size()) + share * static_cast<double>(points.size());
+      options.progress(kFillShare + (1 - kFillShare) * done / static_cast<double>(total));
+    }));
+    measured.insert(measured.end(), points.begin(), points.end());
   }
   options.progress(1);
   return measured;

@@ -31,9 +31,10 @@ class StepBench {
   /// Makes `count` sequences that have all but the last of `context` tokens computed.
   [[nodiscard]] Status FillSequences(int64_t count, int64_t context);
 
-  /// Runs the step several times, for `seconds` altogether but at least three times, and fills in
-  /// what it took.
-  [[nodiscard]] Status Measure(double seconds, CalibrationPoint& point);
+  /// Runs each of the steps several times, for `seconds` altogether but at least three times, and
+  /// fills in what they took. `progress` is called with the share that is done.
+  [[nodiscard]] Status Measure(double seconds, std::span<CalibrationPoint> points,
+                               const std::function<void(double)>& progress);
 
   /// Runs one step. The prompt and the sequences that it needs are there. Returns the seconds.
   [[nodiscard]] Result<double> Run(const CalibrationPoint& shape);

@@ -1,6 +1,7 @@
 #include "plan/simulate/no_cache.h"
 
 #include <algorithm>
+#include <array>
 
 #include "plan/simulate/measure.h"
 
@@ -18,12 +19,11 @@ Result<std::vector<NoCacheRow>> CompareNoCache(Runner& runner, const CacheSpec& 
   std::vector<NoCacheRow> rows;
   for (const int64_t length : lengths) {
     progress(static_cast<double>(rows.size()) / static_cast<double>(lengths.size()));
-    CalibrationPoint cached = {
-        .prefill_tokens = 1, .prefill_start = length - 1, .prefill_draws = true};
-    CalibrationPoint recomputed = {.prefill_tokens = length, .prefill_draws = true};
-    KVASIR_RETURN_IF_ERROR(bench.Measure(seconds_per_point, cached));
-    KVASIR_RETURN_IF_ERROR(bench.Measure(seconds_per_point, recomputed));
-    rows.push_back({length, cached.seconds, recomputed.seconds});
+    std::array<CalibrationPoint, 2> both = {
+        CalibrationPoint{.prefill_tokens = 1, .prefill_start = length - 1, .prefill_draws = true},
+        CalibrationPoint{.prefill_tokens = length, .prefill_draws = true}};
+    KVASIR_RETURN_IF_ERROR(bench.Measure(seconds_per_point, both, [](double) {}));
+    rows.push_back({length, both[0].seconds, both[1].seconds});
   }
   progress(1);
   return rows;

@@ -1,0 +1,160 @@
+// The page of a simulation: whole, self-contained, and safe whatever names it is given.
+#include "plan/simulate/html_page.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "plan/simulate/html_data.h"
+
+namespace kvasir::plan {
+namespace {
+
+RequestRecord MakeRequest(double arrival, double scheduled, double first, double end) {
+  RequestRecord request;
+  request.end = RequestEnd::kFinished;
+  request.arrival_s = arrival;
+  request.scheduled_s = scheduled;
+  request.first_token_s = first;
+  request.end_s = end;
+  request.prompt_tokens = 8;
+  request.output_tokens = 3;
+  return request;
+}
+
+// Two requests on a server of one place: the second waits for the first.
+SimulationResult Result() {
+  SimulationResult result;
+  result.block_tokens = 4;
+  result.block_bytes = 1024;
+  result.blocks_count = 6;
+  result.requests = {MakeRequest(0, 0, 1, 3), MakeRequest(0.5, 3, 4, 6)};
+  result.end_s = 6;
+  result.busy_s = 6;
+  result.steps_count = 6;
+  result.seats_count = 6;
+  result.output_tokens = 6;
+  result.prompt_tokens = 16;
+  result.slots_filled_seconds = 30;
+  result.slots_wasted_seconds = 10;
+  result.itl_s.Add(1.0, 4);
+  for (int64_t i = 0; i < 6; ++i) {
+    StepDetail detail;
+    detail.sample.begin_s = static_cast<double>(i);
+    detail.sample.seconds = 1;
+    detail.sample.slots_filled = 8 + i % 3;
+    detail.sample.blocks_cached = i / 3;
+    const bool prompt = i % 3 == 0;
+    detail.seats = {{i / 3, prompt ? 0 : 7 + i % 3, prompt ? 8 : 1, true}};
+    if (i < 3) detail.waiting = {1};
+    result.steps.push_back(detail.sample);
+    result.details.push_back(detail);
+  }
+  CacheSnapshot snapshot;
+  using State = BlockView::State;
+  snapshot.blocks = {{State::kUsed, 2, 0, 4},  {State::kUsed, 1, 0, 2},  {State::kCached, 0, -1, 0},
+                     {State::kFree, 0, -1, 0}, {State::kFree, 0, -1, 0}, {State::kUsed, 1, 1, 4}};
+  result.snapshots = {snapshot, snapshot};
+  return result;
+}
+
+TEST(Report, EscapesWhatCameFromOutside) {
+  EXPECT_EQ(EscapeHtml("<a href=\"x\" id='y'>&"),
+            "&lt;a href=&quot;x&quot; id=&#39;y&#39;&gt;&amp;");
+  SimulationResult result = Result();
+  const std::string evil = "</script><img src=x onerror=alert(1)>'\"&<!--";
+  result.variant = evil;
+  Report report;
+  report.title = report.command = report.load_unit = evil;
+  report.facts = {{evil, evil}};
+  report.variants = {{&result, {{1, 1, 1, 1, 1, 1}}}};
+  const std::string page = WriteReport(report);
+  EXPECT_EQ(page.find("<img"), std::string::npos);
+  EXPECT_EQ(page.find("<!--"), std::string::npos);
+  // The two scripts of the page, and no more.
+  size_t ends = 0;
+  for (size_t at = page.find("</script"); at != std::string::npos;
+       at = page.find("</script", at + 1)) {
+    ++ends;
+  }
+  EXPECT_EQ(ends, 2u);
+  // The numbers are there for the script, unharmed.
+  const std::string begin = "id=\"data\">";
+  const size_t from = page.find(begin) + begin.size();
+  const auto data = nlohmann::json::parse(page.substr(from, page.find("</script", from) - from));
+  EXPECT_EQ(data.at("variants").at(0).at("name"), evil);
+}
+
+TEST(Report, NeedsNothingFromElsewhere) {
+  const SimulationResult result = Result();
+  Report report;
+  report.variants = {{&result, {}}};
+  const std::string page = WriteReport(report);
+  EXPECT_FALSE(std::regex_search(page, std::regex("(src|href)=|@import|url\\(|fetch\\(|import ")));
+  // The one address is the name of SVG, which nobody fetches.
+  const std::string svg = "http://www.w3.org/2000/svg";
+  for (size_t at = page.find("http"); at != std::string::npos; at = page.find("http", at + 1)) {
+    if (page.compare(at, 10, "http-equiv") == 0) continue;
+    EXPECT_EQ(page.substr(at, svg.size()), svg);
+  }
+  EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
+  EXPECT_NE(page.find("<td>Of that held in vain</td><td>25.0 %</td>"), std::string::npos);
+  EXPECT_NE(page.find("<td>First token, half of the requests</td><td>3.50 s</td>"),
+            std::string::npos);
+}
+
+TEST(Report, MarksTheBetterOfTwo) {
+  SimulationResult fast = Result();
+  SimulationResult slow = Result();
+  fast.variant = "fast";
+  slow.variant = "slow";
+  slow.end_s = 12;
+  slow.preemptions = 3;
+  Report report;
+  report.variants = {{&slow, {}}, {&fast, {}}};
+  const std::string page = WriteReport(report);
+  EXPECT_NE(page.find("<th>slow</th><th>fast</th>"), std::string::npos);
+  EXPECT_NE(page.find("<td>Time until the last had ended</td><td>12.00 s</td>"
+                      "<td class=\"best\">6.00 s</td>"),
+            std::string::npos);
+  EXPECT_NE(page.find("<td>Preemptions</td><td>3</td><td class=\"best\">0</td>"),
+            std::string::npos);
+  // Equal ones are marked nowhere.
+  EXPECT_NE(page.find("<td>Of that held in vain</td><td>25.0 %</td><td>25.0 %</td>"),
+            std::string::npos);
+}
+
+TEST(Report, TellsWhoWaitedForWhom) {
+  const SimulationResult result = Result();
+  Report report;
+  report.variants = {{&result, {}}};
+  const auto variant = ReportData(report)["variants"][0];
+  const auto timeline = variant["timeline"];
+  EXPECT_EQ(timeline["end"], 6);
+  EXPECT_EQ(timeline["rows"][0]["spans"].dump(), R"([["p",0.0,1.0],["d",1.0,3.0]])");
+  EXPECT_EQ(timeline["rows"][1]["spans"].dump(), R"([["w",0.0,3.0],["p",3.0,4.0],["d",4.0,6.0]])");
+  EXPECT_EQ(timeline["waits"].dump(), R"([{"r":1,"from":0.5,"to":3.0,"left":true,"for":[0]}])");
+
+  const auto snapshot = variant["snapshots"][0];
+  EXPECT_EQ(snapshot["runs"].dump(), "[0,2,-2,1,-1,2,1,1]");
+  EXPECT_EQ(snapshot["partial"].dump(), "[1,2]");
+  EXPECT_EQ(snapshot["shared"].dump(), "[0]");
+}
+
+TEST(Report, StaysSmallHoweverLongTheRun) {
+  SimulationResult result = Result();
+  const SimulationResult small = result;
+  for (int i = 0; i < 20'000; ++i) {
+    result.steps.push_back(small.steps[static_cast<size_t>(i) % 6]);
+    result.snapshots.push_back(small.snapshots[0]);
+  }
+  Report report;
+  report.variants = {{&result, {}}};
+  EXPECT_LT(WriteReport(report).size(), 200'000u);
+}
+
+}  // namespace
+}  // namespace kvasir::plan
