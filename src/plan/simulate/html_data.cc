@@ -178,18 +178,19 @@ class Timeline {
   double end_ = 0;
 };
 
-Json VariantJson(const ReportVariant& variant) {
-  const SimulationResult& result = *variant.result;
+Json VariantJson(const VariantReport& variant) {
+  const SimulationResult& result = variant.result;
   Json curve = Json::array();
-  for (const CurvePoint& point : variant.curve) {
+  for (const LoadPoint& point : variant.loads) {
+    const Summary& summary = point.summary;
     curve.push_back({{"load", Rounded(point.load)},
-                     {"ttft_p50", Rounded(point.ttft_s_p50)},
-                     {"ttft_p99", Rounded(point.ttft_s_p99)},
-                     {"itl_p50", Rounded(point.itl_s_p50)},
-                     {"itl_p99", Rounded(point.itl_s_p99)},
-                     {"output_rate", Rounded(point.output_tokens_per_s)}});
+                     {"ttft_p50", Rounded(summary.ttft.p50_s)},
+                     {"ttft_p99", Rounded(summary.ttft.p99_s)},
+                     {"itl_p50", Rounded(summary.itl.p50_s)},
+                     {"itl_p99", Rounded(summary.itl.p99_s)},
+                     {"output_rate", Rounded(summary.output_tokens_per_s)}});
   }
-  return {{"name", result.variant},
+  return {{"name", variant.summary.variant},
           {"end_s", Rounded(result.end_s)},
           {"blocks_count", result.blocks_count},
           {"block_tokens", result.block_tokens},
@@ -202,11 +203,11 @@ Json VariantJson(const ReportVariant& variant) {
 
 }  // namespace
 
-nlohmann::ordered_json ReportData(const Report& report) {
+nlohmann::ordered_json HtmlData(const SimulationReport& report) {
   Json out;
   out["load_unit"] = report.load_unit;
   Json& variants = out["variants"] = Json::array();
-  for (const ReportVariant& variant : report.variants) variants.push_back(VariantJson(variant));
+  for (const VariantReport& variant : report.variants) variants.push_back(VariantJson(variant));
   return out;
 }
 

@@ -1,13 +1,13 @@
-// The numbers behind the page's pictures, as JSON. Private to the report.
+// The numbers behind the page's pictures, as JSON. Private to the page.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
-#include "plan/simulate/html_page.h"
+#include "plan/simulate/report.h"
 
 namespace kvasir::plan {
 
 /// What the script of the page draws.
-[[nodiscard]] nlohmann::ordered_json ReportData(const Report& report);
+[[nodiscard]] nlohmann::ordered_json HtmlData(const SimulationReport& report);
 
 }  // namespace kvasir::plan

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/simulate/html_data.h"
+#include "plan/simulate/summary.h"
 
 namespace kvasir::plan {
 namespace {
@@ -61,17 +62,30 @@ SimulationResult Result() {
   return result;
 }
 
-TEST(Report, EscapesWhatCameFromOutside) {
+SimulationReport ReportOf(std::vector<SimulationResult> results) {
+  SimulationReport report;
+  report.model = "m";
+  report.machine = "h";
+  for (SimulationResult& result : results) {
+    VariantReport& variant = report.variants.emplace_back();
+    variant.summary = Summarize(result);
+    variant.result = std::move(result);
+  }
+  return report;
+}
+
+TEST(HtmlPage, EscapesWhatCameFromOutside) {
   EXPECT_EQ(EscapeHtml("<a href=\"x\" id='y'>&"),
             "&lt;a href=&quot;x&quot; id=&#39;y&#39;&gt;&amp;");
   SimulationResult result = Result();
   const std::string evil = "</script><img src=x onerror=alert(1)>'\"&<!--";
   result.variant = evil;
-  Report report;
-  report.title = report.command = report.load_unit = evil;
-  report.facts = {{evil, evil}};
-  report.variants = {{&result, {{1, 1, 1, 1, 1, 1}}}};
-  const std::string page = WriteReport(report);
+  SimulationReport report = ReportOf({result});
+  report.model = report.machine = report.workload = report.compared = report.load_unit = evil;
+  report.settings = {{evil, evil}};
+  report.variants[0].notes = {evil};
+  report.variants[0].loads = {{1, report.variants[0].summary}};
+  const std::string page = WriteHtml(report, evil);
   EXPECT_EQ(page.find("<img"), std::string::npos);
   EXPECT_EQ(page.find("<!--"), std::string::npos);
   // The two scripts of the page, and no more.
@@ -88,11 +102,8 @@ TEST(Report, EscapesWhatCameFromOutside) {
   EXPECT_EQ(data.at("variants").at(0).at("name"), evil);
 }
 
-TEST(Report, NeedsNothingFromElsewhere) {
-  const SimulationResult result = Result();
-  Report report;
-  report.variants = {{&result, {}}};
-  const std::string page = WriteReport(report);
+TEST(HtmlPage, NeedsNothingFromElsewhere) {
+  const std::string page = WriteHtml(ReportOf({Result()}), "kvasir simulate");
   EXPECT_FALSE(std::regex_search(page, std::regex("(src|href)=|@import|url\\(|fetch\\(|import ")));
   // The one address is the name of SVG, which nobody fetches.
   const std::string svg = "http://www.w3.org/2000/svg";
@@ -102,22 +113,20 @@ TEST(Report, NeedsNothingFromElsewhere) {
   }
   EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
   EXPECT_NE(page.find("<td>Of that held in vain</td><td>25.0 %</td>"), std::string::npos);
-  EXPECT_NE(page.find("<td>First token, half of the requests</td><td>3.50 s</td>"),
+  EXPECT_NE(page.find("<td>First token, half of the requests</td><td>1.00 s</td>"),
             std::string::npos);
 }
 
-TEST(Report, MarksTheBetterOfTwo) {
+TEST(HtmlPage, MarksTheBetterOfTwo) {
   SimulationResult fast = Result();
   SimulationResult slow = Result();
   fast.variant = "fast";
   slow.variant = "slow";
   slow.end_s = 12;
   slow.preemptions = 3;
-  Report report;
-  report.variants = {{&slow, {}}, {&fast, {}}};
-  const std::string page = WriteReport(report);
+  const std::string page = WriteHtml(ReportOf({slow, fast}), "kvasir simulate");
   EXPECT_NE(page.find("<th>slow</th><th>fast</th>"), std::string::npos);
-  EXPECT_NE(page.find("<td>Time until the last had ended</td><td>12.00 s</td>"
+  EXPECT_NE(page.find("<td>Time until the last had ended</td><td>12.0 s</td>"
                       "<td class=\"best\">6.00 s</td>"),
             std::string::npos);
   EXPECT_NE(page.find("<td>Preemptions</td><td>3</td><td class=\"best\">0</td>"),
@@ -127,11 +136,8 @@ TEST(Report, MarksTheBetterOfTwo) {
             std::string::npos);
 }
 
-TEST(Report, TellsWhoWaitedForWhom) {
-  const SimulationResult result = Result();
-  Report report;
-  report.variants = {{&result, {}}};
-  const auto variant = ReportData(report)["variants"][0];
+TEST(HtmlPage, TellsWhoWaitedForWhom) {
+  const auto variant = HtmlData(ReportOf({Result()}))["variants"][0];
   const auto timeline = variant["timeline"];
   EXPECT_EQ(timeline["end"], 6);
   EXPECT_EQ(timeline["rows"][0]["spans"].dump(), R"([["p",0.0,1.0],["d",1.0,3.0]])");
@@ -144,16 +150,14 @@ TEST(Report, TellsWhoWaitedForWhom) {
   EXPECT_EQ(snapshot["shared"].dump(), "[0]");
 }
 
-TEST(Report, StaysSmallHoweverLongTheRun) {
+TEST(HtmlPage, StaysSmallHoweverLongTheRun) {
   SimulationResult result = Result();
   const SimulationResult small = result;
   for (int i = 0; i < 20'000; ++i) {
     result.steps.push_back(small.steps[static_cast<size_t>(i) % 6]);
     result.snapshots.push_back(small.snapshots[0]);
   }
-  Report report;
-  report.variants = {{&result, {}}};
-  EXPECT_LT(WriteReport(report).size(), 200'000u);
+  EXPECT_LT(WriteHtml(ReportOf({result}), "").size(), 200'000u);
 }
 
 }  // namespace
