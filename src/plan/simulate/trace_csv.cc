@@ -51,6 +51,11 @@ std::optional<double> ParseNumber(std::string_view text) {
   return value;
 }
 
+std::optional<double> ParseSeconds(std::string_view text) {
+  const auto value = ParseNumber(text);
+  return value && std::abs(*value) <= kTraceSecondsMax ? value : std::nullopt;
+}
+
 // "123" and what pandas makes of it, "123.0".
 std::optional<int64_t> ParseCount(std::string_view text) {
   const auto value = ParseNumber(text);
@@ -208,7 +213,7 @@ Status ReadBurstGpt(std::string_view header, TraceRows& rows) {
                  {.time = "Timestamp",
                   .prompt = "Request tokens",
                   .output = "Response tokens",
-                  .parse_time = ParseNumber,
+                  .parse_time = ParseSeconds,
                   .time_expected = "seconds",
                   .zero_output_failed = true},
                  rows);

@@ -36,7 +36,8 @@ bool ReadCount(const Json* value, int64_t least, int64_t most, int64_t& count) {
 std::string ReadRow(const Json& row, TraceRequest& request) {
   if (!row.is_object()) return fmt::format("expected an object, got {}", row.type_name());
   const Json* time = Find(row, "timestamp");
-  if (time == nullptr || !time->is_number() || !std::isfinite(time->get<double>())) {
+  if (time == nullptr || !time->is_number() ||
+      !(std::abs(time->get<double>()) <= 1e3 * kTraceSecondsMax)) {
     return Complaint("timestamp", "milliseconds", time);
   }
   request.arrival_s = time->get<double>() / 1e3;

@@ -15,6 +15,7 @@ namespace kvasir::plan {
 
 inline constexpr size_t kTraceLineBytesMax = size_t{16} << 20;
 inline constexpr int64_t kTraceTokensMax = 100'000'000;  ///< of one prompt or answer
+inline constexpr double kTraceSecondsMax = 1e11;         ///< three thousand years, either way
 inline constexpr int64_t kMooncakeBlockTokens = 512;
 /// Of all requests together, so that a file of gigabytes ends with a message.
 inline constexpr int64_t kTraceHashesMax = 500'000'000;

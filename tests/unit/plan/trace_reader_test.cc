@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/rng.h"
+
 namespace kvasir::plan {
 namespace {
 
@@ -74,6 +76,8 @@ TEST(TraceReader, MooncakeBadRows) {
   const auto complaint = [](const std::string& row) { return Complaint("", kMooncakeRow, row); };
   EXPECT_EQ(complaint(R"({"timestamp": "x", "input_length": 1, "output_length": 1})"),
             "t, line 13: timestamp: expected milliseconds, got '\"x\"'");
+  EXPECT_EQ(complaint(R"({"timestamp": 1e300, "input_length": 1, "output_length": 1})"),
+            "t, line 13: timestamp: expected milliseconds, got '1e+300'");
   EXPECT_EQ(complaint(R"({"timestamp": 1, "output_length": 1})"),
             "t, line 13: expected the field 'input_length', found none");
   EXPECT_EQ(complaint(R"({"timestamp": 1, "input_length": 0, "output_length": 1})"),
@@ -238,6 +242,45 @@ TEST(TraceReader, Limits) {
   ASSERT_EQ(longer.complaints.size(), 1u);
   EXPECT_EQ(longer.complaints[0],
             "t, line 13: expected at most 16777216 bytes in a line, got more");
+}
+
+TEST(TraceReader, WhateverTheBytesTheAnswerIsATraceOrOneLine) {
+  const std::vector<std::string> seeds = {
+      kMooncakeRow + "\n" + kMooncakeRow + "\n",
+      "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.68,374,44\n",
+      "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,a,4,1,5,b\n",
+      kShareGpt,
+  };
+  const std::string_view spice = "{}[]\",:\n\r\\\xff\x00-9e.";
+  Rng rng(1);
+  for (int i = 0; i < 4000; ++i) {
+    std::string text = seeds[rng.Below(seeds.size())];
+    for (uint64_t changes = rng.Below(6); changes > 0 && !text.empty(); --changes) {
+      const size_t at = rng.Below(text.size());
+      if (rng.Chance(0.3)) {
+        text.erase(at, rng.Below(20));
+      } else if (rng.Chance(0.5)) {
+        text.insert(at, 1, spice[rng.Below(spice.size())]);
+      } else {
+        text[at] = spice[rng.Below(spice.size())];
+      }
+    }
+    const auto reading = Read(text);
+    if (!reading.ok()) {
+      EXPECT_EQ(reading.error().message.find('\n'), std::string::npos) << text;
+      continue;
+    }
+    double last_s = 0;
+    for (const TraceRequest& request : reading->trace.requests) {
+      EXPECT_GE(request.arrival_s, last_s) << text;
+      EXPECT_GE(request.prompt_tokens, 1) << text;
+      EXPECT_GE(request.output_tokens, 1) << text;
+      last_s = request.arrival_s;
+    }
+    for (const std::string& complaint : reading->complaints) {
+      EXPECT_EQ(complaint.find('\n'), std::string::npos) << text;
+    }
+  }
 }
 
 }  // namespace
