@@ -76,6 +76,7 @@ int Main(int argc, char** argv) {
   AddRender(app, exit_code);
   AddInspect(app, exit_code);
   AddBench(app, exit_code);
+  AddSimulate(app, exit_code);
   AddCompletion(app, exit_code);
   try {
     app.parse(argc, argv);

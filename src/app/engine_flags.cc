@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "engine/config.h"
+
 namespace kvasir::app {
 
 const CLI::Validator& Seconds() {
@@ -126,6 +128,20 @@ void AddEngineFlags(CLI::App& command, EngineFlags& flags) {
                 flags.enable_chunked_prefill,
                 "Compute long prompts in pieces beside running requests (default: on)")
       ->group(group);
+}
+
+void ApplyEngineFlags(const EngineFlags& flags, engine::EngineConfig& config) {
+  config.max_num_seqs = flags.max_num_seqs;
+  config.max_num_queued_reqs = flags.max_num_queued_reqs;
+  config.max_num_queued_tokens = flags.max_num_queued_tokens;
+  config.max_queue_wait_ns =
+      static_cast<TimeNs>(flags.max_queue_wait_s * static_cast<double>(kNsPerSecond));
+  config.kv_allocation = flags.kv_allocation == "reserved" ? engine::KvAllocation::kReserved
+                                                           : engine::KvAllocation::kPaged;
+  config.batching =
+      flags.batching == "static" ? engine::Batching::kStatic : engine::Batching::kContinuous;
+  config.enable_prefix_caching = flags.enable_prefix_caching;
+  config.enable_chunked_prefill = flags.enable_chunked_prefill;
 }
 
 }  // namespace kvasir::app

@@ -10,6 +10,10 @@ class App;
 class Validator;
 }  // namespace CLI
 
+namespace kvasir::engine {
+struct EngineConfig;
+}
+
 namespace kvasir::app {
 
 struct EngineFlags {
@@ -41,5 +45,8 @@ struct EngineFlags {
 void AddModelFlags(CLI::App& command, EngineFlags& flags);
 /// Flags of queue, batch and cache.
 void AddEngineFlags(CLI::App& command, EngineFlags& flags);
+
+/// What the flags say of seats, queue and switches; sizes that are worked out are left alone.
+void ApplyEngineFlags(const EngineFlags& flags, engine::EngineConfig& config);
 
 }  // namespace kvasir::app

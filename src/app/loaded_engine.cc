@@ -122,22 +122,13 @@ Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedModel& loaded, D
   }
 
   engine::EngineConfig& config = sizes.config;
+  ApplyEngineFlags(flags, config);
   config.cache = sizes.kv_plan.cache;
   config.vocab_size = spec.vocab_size;
   config.max_model_len = length;
   // A running sequence takes at least one token of a step's budget.
   config.max_num_seqs = std::min(flags.max_num_seqs, budget);
   config.max_num_batched_tokens = budget;
-  config.max_num_queued_reqs = flags.max_num_queued_reqs;
-  config.max_num_queued_tokens = flags.max_num_queued_tokens;
-  config.max_queue_wait_ns =
-      static_cast<TimeNs>(flags.max_queue_wait_s * static_cast<double>(kNsPerSecond));
-  config.kv_allocation = flags.kv_allocation == "reserved" ? engine::KvAllocation::kReserved
-                                                           : engine::KvAllocation::kPaged;
-  config.batching =
-      flags.batching == "static" ? engine::Batching::kStatic : engine::Batching::kContinuous;
-  config.enable_prefix_caching = flags.enable_prefix_caching;
-  config.enable_chunked_prefill = flags.enable_chunked_prefill;
   KVASIR_RETURN_IF_ERROR(engine::ValidateEngineConfig(config));
   return sizes;
 }

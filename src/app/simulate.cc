@@ -1,0 +1,198 @@
+// kvasir simulate MODEL: the server's own scheduler and cache through hours of traffic in seconds,
+// with a modelled machine in place of the kernels.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "app/commands.h"
+#include "app/exit_codes.h"
+#include "app/progress.h"
+#include "app/read_file.h"
+#include "app/simulate_flags.h"
+#include "plan/simulate/report.h"
+#include "plan/simulate/simulator.h"
+
+namespace kvasir::app {
+namespace {
+
+/// Requests a user makes at least while a load is tried, the first of which does not count.
+constexpr int64_t kRequestsPerUser = 5;
+
+/// One simulation a load, with what they have in common.
+class Runs {
+ public:
+  Runs(const Traffic& traffic, const plan::Scenario& scenario,
+       const plan::SimulationOptions& options)
+      : traffic_(traffic), scenario_(scenario), options_(options) {}
+
+  /// `load` 0: the traffic as it was asked for.
+  [[nodiscard]] plan::SimulationResult Run(double load) const {
+    const std::string what = scenario_.variant.empty() ? "" : " " + scenario_.variant;
+    const std::string under =
+        load > 0 ? fmt::format(" under {:.4g} {}", load, traffic_.LoadUnit()) : "";
+    Progress progress("simulating" + what + under);
+    plan::SimulationOptions options = options_;
+    options.progress = [&](const plan::SimulationProgress& at) {
+      progress.Show(static_cast<double>(at.requests_ended) /
+                    static_cast<double>(std::max<int64_t>(at.requests_count, 1)));
+      return true;
+    };
+    const std::unique_ptr<plan::Workload> workload =
+        traffic_.Make(load, traffic_.closed() ? kRequestsPerUser * static_cast<int64_t>(load) : 0);
+    plan::SimulationResult result =
+        plan::Simulate(scenario_.engine, *scenario_.cost, *workload, options);
+    result.variant = scenario_.variant;
+    return result;
+  }
+
+  /// Users who all come at once do so but once.
+  [[nodiscard]] plan::Summary SummaryUnder(double load) const {
+    return plan::Summarize(Run(load), traffic_.closed() ? static_cast<int64_t>(load) : 0);
+  }
+
+ private:
+  const Traffic& traffic_;
+  const plan::Scenario& scenario_;
+  plan::SimulationOptions options_;
+};
+
+void Search(const SimulateFlags& flags, const Traffic& traffic, const Runs& runs,
+            plan::VariantReport& variant) {
+  plan::LoadSearchOptions options;
+  options.whole = traffic.closed();
+  options.least = traffic.closed() ? 1 : 1e-3;
+  options.slo_share = flags.slo_share;
+  plan::LoadSearch search =
+      plan::FindLoad(options, [&](double load) { return runs.SummaryUnder(load); });
+  variant.load_found = search.most;
+  variant.load_bounded = search.bounded;
+  variant.loads = std::move(search.points);
+}
+
+std::vector<std::pair<std::string, std::string>> Settings(const engine::EngineConfig& config,
+                                                          const SimulateFlags& flags) {
+  const auto on = [](bool enabled, const char* name) {
+    return std::pair<std::string, std::string>(name, enabled ? "on" : "off");
+  };
+  return {
+      {"--weights", flags.weights},
+      {"--max-model-len", std::to_string(config.max_model_len)},
+      {"--num-kv-blocks", std::to_string(config.cache.blocks_count)},
+      {"--block-size", std::to_string(config.cache.block_tokens)},
+      {"--max-num-seqs", std::to_string(config.max_num_seqs)},
+      {"--max-num-batched-tokens", std::to_string(config.max_num_batched_tokens)},
+      {"--kv-allocation", flags.engine.kv_allocation},
+      {"--batching", flags.engine.batching},
+      on(config.enable_prefix_caching, "--enable-prefix-caching"),
+      on(config.enable_chunked_prefill, "--enable-chunked-prefill"),
+      {"--seed", std::to_string(flags.seed)},
+  };
+}
+
+std::string MachineName(const plan::ScenarioSpec& spec) {
+  if (spec.calibration) {
+    return fmt::format("{}, {} threads, {} kernels, as measured", spec.calibration->cpu,
+                       spec.calibration->threads, spec.calibration->kernels);
+  }
+  const std::string many =
+      spec.tensor_parallel > 1 ? fmt::format("{} x ", spec.tensor_parallel) : "";
+  return fmt::format("{}{} ({:.0f} % of its bandwidth, {:.0f} % of its peak)", many,
+                     spec.hardware->title, 100 * spec.bandwidth_share, 100 * spec.compute_share);
+}
+
+Status WriteRequests(const std::string& path, const Traffic& traffic, int64_t vocab_size) {
+  std::ofstream out(path);
+  const std::unique_ptr<plan::Workload> workload = traffic.Make(0, 0);
+  while (out && workload->NextArrival() != plan::kNoArrival) {
+    const plan::SimulatedRequest request = workload->Take();
+    std::vector<TokenId> prompt;
+    for (const plan::PromptPart& part : request.parts) {
+      plan::AppendPart(part, vocab_size, prompt);
+    }
+    const nlohmann::json line = {{"arrival_s", request.arrival_s},
+                                 {"prompt", prompt},
+                                 {"output_tokens", request.output_tokens}};
+    out << line.dump() << '\n';
+    workload->Ended(request, request.arrival_s, /*refused=*/false);
+  }
+  out.flush();
+  if (out) return Status::Ok();
+  return MakeError(ErrorCode::kIo, "{}: cannot be written: {}", path, std::strerror(errno));
+}
+
+Result<plan::SimulationReport> MakeReport(const SimulateFlags& flags) {
+  KVASIR_ASSIGN_OR_RETURN(const Traffic traffic, ReadTraffic(flags));
+  KVASIR_ASSIGN_OR_RETURN(const std::vector<double> loads, ReadLoads(flags));
+  plan::SimulationReport report;
+  KVASIR_ASSIGN_OR_RETURN(report.slo, ReadServiceLevel(flags));
+  plan::SimulationOptions options;
+  options.slo = report.slo;
+  KVASIR_ASSIGN_OR_RETURN(options.seconds_max, ReadDurationLimit(flags));
+
+  KVASIR_ASSIGN_OR_RETURN(const plan::ScenarioSpec base, ReadScenario(flags));
+  std::vector<plan::ScenarioSpec> specs = {base};
+  if (!flags.compare.empty()) {
+    KVASIR_ASSIGN_OR_RETURN(specs, plan::MakeVariants(base, flags.compare));
+    report.compared = flags.compare.substr(0, flags.compare.find('='));
+  }
+  // All are made before any runs, so that what is wrong with the last is said at once.
+  std::vector<plan::Scenario> scenarios;
+  for (const plan::ScenarioSpec& spec : specs) {
+    KVASIR_ASSIGN_OR_RETURN(plan::Scenario scenario, plan::MakeScenario(spec));
+    scenarios.push_back(std::move(scenario));
+  }
+  if (!flags.write_requests.empty()) {
+    KVASIR_RETURN_IF_ERROR(WriteRequests(flags.write_requests, traffic, base.shape.vocab_size));
+  }
+  report.model = base.shape.name;
+  report.machine = MachineName(base);
+  report.workload = traffic.words;
+  report.load_unit = traffic.LoadUnit();
+  report.slo_share = flags.slo_share;
+  report.settings = Settings(scenarios[0].engine, flags);
+  for (const plan::Scenario& scenario : scenarios) {
+    const Runs runs(traffic, scenario, options);
+    plan::VariantReport& variant = report.variants.emplace_back();
+    variant.notes = scenario.notes;
+    if (!flags.find.empty()) Search(flags, traffic, runs, variant);
+    for (const double load : loads) variant.loads.push_back({load, runs.SummaryUnder(load)});
+    // What is shown in full is the load that was found, or what was asked for.
+    variant.result = runs.Run(std::max(variant.load_found, 0.0));
+    variant.summary = plan::Summarize(variant.result);
+  }
+  return report;
+}
+
+int RunSimulate(const SimulateFlags& flags) {
+  auto report = MakeReport(flags);
+  if (!report.ok()) {
+    const bool model =
+        report.error().code == ErrorCode::kNotFound || report.error().code == ErrorCode::kDataLoss;
+    return Fail(report.error(), model ? kExitModel : kExitUsage);
+  }
+  if (flags.json) {
+    std::printf("%s\n", plan::ToJson(*report).dump(2).c_str());
+  } else {
+    std::printf("%s", plan::FormatReport(*report).c_str());
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddSimulate(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<SimulateFlags>();
+  CLI::App* command = app.add_subcommand(
+      "simulate", "Run traffic through the server's scheduler and cache on a modelled machine");
+  AddSimulateFlags(*command, *flags);
+  command->callback([flags, &exit_code] { exit_code = RunSimulate(*flags); });
+}
+
+}  // namespace kvasir::app

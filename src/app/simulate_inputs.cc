@@ -1,0 +1,300 @@
+// From flags to what is simulated.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "app/model_path.h"
+#include "app/read_file.h"
+#include "app/simulate_flags.h"
+#include "app/units.h"
+#include "plan/hardware.h"
+#include "plan/model_shape.h"
+#include "plan/simulate/calibration.h"
+#include "plan/simulate/trace_reader.h"
+#include "plan/units.h"
+
+namespace kvasir::app {
+
+namespace {
+
+using ArrivalKind = plan::ArrivalSpec::Kind;
+
+constexpr int64_t kRequestsDefault = 1000;
+
+plan::LengthSpec Lognormal(double mean, double sigma, int64_t high) {
+  return {plan::LengthSpec::Kind::kLognormal, 1, high, mean, sigma};
+}
+
+plan::LengthSpec Uniform(int64_t low, int64_t high) {
+  return {plan::LengthSpec::Kind::kUniform, low, high};
+}
+
+plan::TrafficSpec Preset(const std::string& name) {
+  plan::TrafficSpec traffic;
+  if (name == "chat") {
+    // Means of ShareGPT's conversations.
+    traffic.prompt = Lognormal(227, 1.1, 4096);
+    traffic.output = Lognormal(188, 0.9, 2048);
+  } else if (name == "agents") {
+    traffic.prefix_tokens = 10'000;
+    traffic.prompt = Uniform(100, 500);
+    traffic.output = Lognormal(120, 0.7, 1024);
+    traffic.turns = Uniform(5, 15);
+    traffic.turn = Lognormal(300, 1.0, 4096);
+    traffic.think_s = 2;
+  } else if (name == "documents") {
+    traffic.prefix_tokens = 200;
+    traffic.documents_count = 1000;
+    traffic.document = Uniform(300, 700);
+    traffic.prompt = Uniform(20, 60);
+    traffic.output = Lognormal(200, 0.6, 1024);
+  }
+  return traffic;
+}
+
+Status ReadLength(const char* flag, const std::string& text, plan::LengthSpec& length) {
+  if (text.empty()) return Status::Ok();
+  auto parsed = plan::ParseLength(text);
+  if (!parsed.ok()) {
+    return MakeError(ErrorCode::kInvalidArgument, "--{}: {}", flag, parsed.error().message);
+  }
+  length = *parsed;
+  return Status::Ok();
+}
+
+Status ReadTime(const char* flag, const std::string& text, double& seconds) {
+  if (text.empty()) return Status::Ok();
+  KVASIR_ASSIGN_OR_RETURN(seconds, plan::ParseDuration(text, flag));
+  return Status::Ok();
+}
+
+Result<plan::ArrivalSpec> ReadArrivals(const SimulateFlags& flags) {
+  plan::ArrivalSpec arrivals;
+  const std::string name = !flags.arrivals.empty() ? flags.arrivals
+                           : flags.users > 0       ? "closed"
+                                                   : "poisson";
+  arrivals.kind = name == "gamma"      ? ArrivalKind::kGamma
+                  : name == "constant" ? ArrivalKind::kConstant
+                  : name == "burst"    ? ArrivalKind::kBurst
+                  : name == "closed"   ? ArrivalKind::kClosed
+                                       : ArrivalKind::kPoisson;
+  if (flags.users > 0 && arrivals.kind != ArrivalKind::kClosed) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--users goes with --arrivals closed, got --arrivals {}", name);
+  }
+  arrivals.rate = flags.rate;
+  arrivals.variation = flags.variation;
+  arrivals.burst_size = flags.burst_size;
+  arrivals.users = flags.users > 0 ? flags.users : 1;
+  KVASIR_RETURN_IF_ERROR(ReadTime("burst-every", flags.burst_every, arrivals.burst_every_s));
+  return arrivals;
+}
+
+Result<plan::TrafficSpec> ReadTrafficSpec(const SimulateFlags& flags) {
+  plan::TrafficSpec traffic = Preset(flags.workload);
+  traffic.requests_count = flags.requests > 0 ? flags.requests : kRequestsDefault;
+  KVASIR_RETURN_IF_ERROR(ReadLength("prompt-tokens", flags.prompt_tokens, traffic.prompt));
+  KVASIR_RETURN_IF_ERROR(ReadLength("output-tokens", flags.output_tokens, traffic.output));
+  KVASIR_RETURN_IF_ERROR(ReadLength("turns", flags.turns, traffic.turns));
+  KVASIR_RETURN_IF_ERROR(ReadLength("turn-tokens", flags.turn_tokens, traffic.turn));
+  KVASIR_RETURN_IF_ERROR(ReadLength("document-tokens", flags.document_tokens, traffic.document));
+  KVASIR_RETURN_IF_ERROR(ReadTime("think-time", flags.think_time, traffic.think_s));
+  if (flags.prefix_tokens >= 0) traffic.prefix_tokens = flags.prefix_tokens;
+  if (flags.prefixes >= 0) traffic.prefixes_count = flags.prefixes;
+  if (flags.prefix_share >= 0) traffic.prefix_share = flags.prefix_share;
+  if (flags.documents >= 0) traffic.documents_count = flags.documents;
+  if (flags.documents_per_request >= 0) {
+    traffic.documents_per_request = flags.documents_per_request;
+  }
+  return traffic;
+}
+
+std::string ArrivalWords(const plan::WorkloadSpec& spec) {
+  const plan::ArrivalSpec& arrivals = spec.arrivals;
+  const char* what = spec.traffic.turns.high > 1 ? "conversations" : "requests";
+  switch (arrivals.kind) {
+    case ArrivalKind::kPoisson:
+      return fmt::format("{} {}/s (Poisson)", arrivals.rate, what);
+    case ArrivalKind::kGamma:
+      return fmt::format("{} {}/s (Gamma, variation {})", arrivals.rate, what, arrivals.variation);
+    case ArrivalKind::kConstant:
+      return fmt::format("{} {}/s at equal distances", arrivals.rate, what);
+    case ArrivalKind::kBurst:
+      return fmt::format("{} {} at once every {} s", arrivals.burst_size, what,
+                         arrivals.burst_every_s);
+    case ArrivalKind::kClosed:
+      break;
+  }
+  return fmt::format("{} users, each with one request at a time", arrivals.users);
+}
+
+std::string Words(const plan::WorkloadSpec& spec) {
+  const plan::TrafficSpec& traffic = spec.traffic;
+  std::string words =
+      fmt::format("{} {}: {}; prompts of {} tokens, answers of {}", traffic.requests_count,
+                  traffic.turns.high > 1 ? "conversations" : "requests", ArrivalWords(spec),
+                  plan::ToString(traffic.prompt), plan::ToString(traffic.output));
+  if (traffic.documents_count > 0) {
+    words += fmt::format("; {} of {} documents of {} tokens", traffic.documents_per_request,
+                         traffic.documents_count, plan::ToString(traffic.document));
+  }
+  if (traffic.prefix_tokens > 0) {
+    words += fmt::format("; {:.0f} % begin with one of {} prefixes of {} tokens",
+                         100 * traffic.prefix_share, traffic.prefixes_count, traffic.prefix_tokens);
+  }
+  if (traffic.turns.high > 1) {
+    words +=
+        fmt::format("; {} turns of {} new tokens, {} s after an answer",
+                    plan::ToString(traffic.turns), plan::ToString(traffic.turn), traffic.think_s);
+  } else if (traffic.think_s > 0) {
+    words += fmt::format("; {} s from an answer to the next request", traffic.think_s);
+  }
+  return words;
+}
+
+Status ReadTrace(const SimulateFlags& flags, Traffic& traffic) {
+  plan::TraceOptions options;
+  options.format = flags.trace_format;
+  options.conversations_per_s = flags.rate;
+  options.think_s = traffic.spec.traffic.think_s;
+  options.seed = flags.seed;
+  if (flags.requests > 0) options.requests_max = flags.requests;
+  KVASIR_ASSIGN_OR_RETURN(plan::TraceReading reading, plan::ReadTraceFile(flags.trace, options));
+  for (const std::string& complaint : reading.complaints) {
+    std::fprintf(stderr, "kvasir: left out: %s\n", complaint.c_str());
+  }
+  traffic.trace = std::move(reading.trace);
+  traffic.trace_speed = flags.trace_speed;
+  // Whatever is wrong with it is said before anything runs.
+  const auto made = plan::MakeTraceWorkload(*traffic.trace, flags.trace_speed, flags.seed);
+  if (!made.ok()) return made.error();
+  traffic.words =
+      fmt::format("{} requests of {}", traffic.trace->requests.size(), traffic.trace->source);
+  if (flags.trace_speed != 1) traffic.words += fmt::format(", {} times as fast", flags.trace_speed);
+  return Status::Ok();
+}
+
+}  // namespace
+
+std::unique_ptr<plan::Workload> Traffic::Make(double load, int64_t requests_min) const {
+  if (trace) {
+    auto made = plan::MakeTraceWorkload(*trace, load > 0 ? load : trace_speed, spec.seed);
+    return std::move(made).value();
+  }
+  plan::WorkloadSpec loaded = spec;
+  loaded.traffic.requests_count = std::max(loaded.traffic.requests_count, requests_min);
+  if (load > 0 && closed()) {
+    loaded.arrivals.users = static_cast<int64_t>(load);
+  } else if (load > 0 && loaded.arrivals.kind == ArrivalKind::kBurst) {
+    loaded.arrivals.burst_every_s = static_cast<double>(loaded.arrivals.burst_size) / load;
+  } else if (load > 0) {
+    loaded.arrivals.rate = load;
+  }
+  return plan::MakeWorkload(loaded);
+}
+
+const char* Traffic::LoadUnit() const {
+  return trace ? "x speed" : closed() ? "users" : "requests/s";
+}
+
+Result<Traffic> ReadTraffic(const SimulateFlags& flags) {
+  Traffic traffic;
+  traffic.spec.seed = flags.seed;
+  KVASIR_ASSIGN_OR_RETURN(traffic.spec.arrivals, ReadArrivals(flags));
+  KVASIR_ASSIGN_OR_RETURN(traffic.spec.traffic, ReadTrafficSpec(flags));
+  if (flags.find == "users") traffic.spec.arrivals.kind = ArrivalKind::kClosed;
+  if (flags.find == "rate" && traffic.closed()) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--find rate: expected arrivals that do not wait for answers, got --arrivals "
+                     "closed");
+  }
+  KVASIR_RETURN_IF_ERROR(plan::ValidateWorkload(traffic.spec));
+  traffic.words = Words(traffic.spec);
+  if (!flags.trace.empty()) {
+    if (flags.find == "users") {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "--find users: a trace has its own times; --find rate finds how many times "
+                       "as fast it may come");
+    }
+    KVASIR_RETURN_IF_ERROR(ReadTrace(flags, traffic));
+  }
+  return traffic;
+}
+
+Result<plan::ServiceLevel> ReadServiceLevel(const SimulateFlags& flags) {
+  plan::ServiceLevel slo;
+  KVASIR_RETURN_IF_ERROR(ReadTime("max-ttft", flags.max_ttft, slo.ttft_s));
+  KVASIR_RETURN_IF_ERROR(ReadTime("max-itl", flags.max_itl, slo.itl_s));
+  KVASIR_RETURN_IF_ERROR(ReadTime("max-end-to-end", flags.max_end_to_end, slo.end_to_end_s));
+  if (!flags.find.empty() && !slo.any()) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--find: a promise is needed: --max-ttft, --max-itl or --max-end-to-end");
+  }
+  return slo;
+}
+
+Result<std::vector<double>> ReadLoads(const SimulateFlags& flags) {
+  std::vector<double> loads;
+  std::string_view text = flags.loads;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    const std::string_view part = text.substr(0, comma);
+    double load = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), load);
+    if (error != std::errc() || end != part.data() + part.size() || !(load > 0 && load < 1e9)) {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "--loads: expected numbers above 0 such as 1,2,4, got '{}'", flags.loads);
+    }
+    loads.push_back(load);
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  }
+  std::ranges::sort(loads);
+  return loads;
+}
+
+Result<double> ReadDurationLimit(const SimulateFlags& flags) {
+  double seconds = 0;
+  KVASIR_RETURN_IF_ERROR(ReadTime("duration", flags.duration, seconds));
+  return seconds;
+}
+
+Result<plan::ScenarioSpec> ReadScenario(const SimulateFlags& flags) {
+  const EngineFlags& engine = flags.engine;
+  plan::ScenarioSpec spec;
+  KVASIR_ASSIGN_OR_RETURN(const std::filesystem::path path, ResolveModel(engine.model));
+  KVASIR_ASSIGN_OR_RETURN(spec.shape, plan::FindModelShape(path.string()));
+  if (!flags.calibration.empty()) {
+    KVASIR_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(flags.calibration));
+    KVASIR_ASSIGN_OR_RETURN(spec.calibration, plan::ReadCalibration(text, flags.calibration));
+  }
+  if (!flags.hardware.empty() || !spec.calibration) {
+    KVASIR_ASSIGN_OR_RETURN(spec.hardware,
+                            plan::FindHardware(flags.hardware.empty() ? "this" : flags.hardware));
+  }
+  if (flags.weights != "as-shipped") spec.weights = flags.weights;
+  spec.kv = spec.shape.kv_format;
+  if (engine.kv_cache_dtype != "auto") {
+    KVASIR_ASSIGN_OR_RETURN(spec.kv, plan::ParseKvFormat(engine.kv_cache_dtype));
+  }
+  spec.tensor_parallel = flags.tensor_parallel;
+  spec.utilization = flags.memory_utilization;
+  spec.bandwidth_share = flags.bandwidth_share;
+  spec.compute_share = flags.compute_share;
+  spec.num_kv_blocks = engine.num_kv_blocks;
+  if (!engine.kv_cache_memory.empty()) {
+    auto bytes = ParseBytes(engine.kv_cache_memory);
+    if (!bytes.ok()) {
+      return MakeError(ErrorCode::kInvalidArgument, "--kv-cache-memory-bytes: {}",
+                       bytes.error().message);
+    }
+    spec.kv_memory_bytes = *bytes;
+  }
+  spec.block_tokens = engine.block_size;
+  spec.max_model_len = engine.max_model_len;
+  spec.max_num_batched_tokens = engine.max_num_batched_tokens;
+  ApplyEngineFlags(engine, spec.engine);
+  return spec;
+}
+
+}  // namespace kvasir::app
