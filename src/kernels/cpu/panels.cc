@@ -304,6 +304,23 @@ uint32_t CodeAt(const PanelMatrix& matrix, const PanelFormat& format, const std:
 
 }  // namespace
 
+PanelLayout LayoutOf(DType dtype, int64_t rows, int64_t cols, int lanes) {
+  constexpr int64_t kLine = 64;
+  PanelLayout layout;
+  layout.panels_count = (rows + lanes - 1) / lanes;
+  if (IsDense(dtype)) {
+    const int64_t stored_cols = dtype == DType::kBF16 ? RoundUp(cols, 2) : cols;
+    layout.panel_bytes = RoundUp(stored_cols * lanes * Info(dtype).block_bytes, kLine);
+    return layout;
+  }
+  const PanelFormat format = PanelFormatOf(dtype);
+  const int64_t records_count = cols / (32 * format.record_blocks());
+  layout.codes_offset = RoundUp(records_count * lanes * format.record_bytes(), kLine);
+  const int64_t code_bytes = cols / 32 * lanes * format.code_bytes();
+  layout.panel_bytes = RoundUp(layout.codes_offset + code_bytes, kLine);
+  return layout;
+}
+
 bool CanPack(DType dtype) { return PackerOf(dtype) != nullptr; }
 
 std::unique_ptr<PanelMatrix> PackPanels(std::span<const TensorView> parts, int lanes,
@@ -325,19 +342,10 @@ std::unique_ptr<PanelMatrix> PackPanels(std::span<const TensorView> parts, int l
     for (int64_t r = 0; r < part.rows(); ++r) rows.push_back(part.data + r * row_bytes);
   }
   matrix->rows = static_cast<int64_t>(rows.size());
-  matrix->panels_count = (matrix->rows + lanes - 1) / lanes;
-
-  constexpr int64_t kLine = 64;
-  if (IsDense(dtype)) {
-    const int64_t cols = dtype == DType::kBF16 ? RoundUp(matrix->cols, 2) : matrix->cols;
-    matrix->panel_bytes = RoundUp(cols * lanes * Info(dtype).block_bytes, kLine);
-  } else {
-    const PanelFormat format = PanelFormatOf(dtype);
-    const int64_t records_count = matrix->cols / (32 * format.record_blocks());
-    matrix->codes_offset = RoundUp(records_count * lanes * format.record_bytes(), kLine);
-    const int64_t code_bytes = matrix->cols / 32 * lanes * format.code_bytes();
-    matrix->panel_bytes = RoundUp(matrix->codes_offset + code_bytes, kLine);
-  }
+  const PanelLayout layout = LayoutOf(dtype, matrix->rows, matrix->cols, lanes);
+  matrix->panels_count = layout.panels_count;
+  matrix->panel_bytes = layout.panel_bytes;
+  matrix->codes_offset = layout.codes_offset;
   matrix->bytes = matrix->panels_count * matrix->panel_bytes;
   matrix->memory = arena.Allocate(matrix->bytes);
 

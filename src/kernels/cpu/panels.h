@@ -24,6 +24,14 @@ struct PanelMatrix final : PackedMatrix {
   [[nodiscard]] std::byte* panel(int64_t i) const { return memory.data() + i * panel_bytes; }
 };
 
+/// Where things lie in the panels of W [rows, cols]; see PanelMatrix.
+struct PanelLayout {
+  int64_t panels_count = 0;
+  int64_t panel_bytes = 0;
+  int64_t codes_offset = 0;
+};
+[[nodiscard]] PanelLayout LayoutOf(DType dtype, int64_t rows, int64_t cols, int lanes);
+
 /// True for the formats that PackPanels takes.
 [[nodiscard]] bool CanPack(DType dtype);
 

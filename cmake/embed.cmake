@@ -1,0 +1,16 @@
+# Data files into the binary: writes a .cc that defines `variable`, an array of (name without
+# extension, text), in the namespace kvasir::plan. Rewritten when a file changes or is added.
+function(kvasir_embed out header variable pattern)
+  file(GLOB files CONFIGURE_DEPENDS ${pattern})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})
+  set(items "")
+  foreach(file ${files})
+    get_filename_component(name ${file} NAME_WLE)
+    file(READ ${file} text)
+    string(APPEND items "    {\"${name}\", R\"embedded(${text})embedded\"},\n")
+  endforeach()
+  set(content "// Written by cmake/embed.cmake.\n#include \"${header}\"\n\n")
+  string(APPEND content "namespace kvasir::plan {\n\nconst std::vector<EmbeddedFile> ${variable} = {\n")
+  string(APPEND content "${items}};\n\n}  // namespace kvasir::plan\n")
+  file(CONFIGURE OUTPUT ${out} CONTENT "${content}" @ONLY)
+endfunction()

@@ -1,0 +1,256 @@
+// From what a user names to a shape: a catalogue name, a config.json, a folder, a GGUF.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/check.h"
+#include "files/inspect.h"
+#include "files/json.h"
+#include "files/mapped_file.h"
+#include "files/model_files.h"
+#include "model/blueprint.h"
+#include "model/packed_size.h"
+#include "plan/catalogue.h"
+#include "plan/json_fields.h"
+#include "plan/model_readers.h"
+#include "plan/model_shape.h"
+#include "plan/nearest.h"
+#include "plan/shipped_formats.h"
+#include "runner/kv_plan.h"
+
+namespace kvasir::plan {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of a config that stands alone.
+class NoWeights final : public files::Weights {
+ public:
+  [[nodiscard]] const std::vector<std::string>& names() const override { return names_; }
+  [[nodiscard]] const TensorView* Find(std::string_view) const override { return nullptr; }
+  [[nodiscard]] std::string FileOf(std::string_view) const override { return {}; }
+  void Release(const TensorView&) const override {}
+
+ private:
+  std::vector<std::string> names_;
+};
+
+bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// By the names that safetensors and GGUF files give.
+Part PartOfTensor(const files::TensorSummary& tensor) {
+  const std::string& name = tensor.name;
+  if (Contains(name, "norm") || name.ends_with("bias") || name.ends_with("sinks")) {
+    return Part::kNorms;
+  }
+  if (Contains(name, "shexp") || Contains(name, "shared_expert.") ||
+      Contains(name, "shared_experts.")) {
+    return Contains(name, "gate_inp") ? Part::kRouter : Part::kSharedExpert;
+  }
+  if (Contains(name, "_exps") || Contains(name, ".experts.")) return Part::kExperts;
+  if (Contains(name, "gate_inp") || Contains(name, "router") || Contains(name, "mlp.gate.") ||
+      Contains(name, "block_sparse_moe.gate.") || Contains(name, "shared_expert_gate")) {
+    return Part::kRouter;
+  }
+  if (tensor.shape.size() < 2) return Part::kNorms;
+  if (Contains(name, "attn") || Contains(name, "attention") || Contains(name, "ssm_")) {
+    return Part::kAttention;
+  }
+  if (Contains(name, "embed_out") || Contains(name, "lm_head") || name == "output.weight") {
+    return Part::kHead;
+  }
+  if (Contains(name, "embd") || Contains(name, "embed") || Contains(name, "wte") ||
+      Contains(name, "wpe")) {
+    return Part::kEmbedding;
+  }
+  return Part::kFfn;
+}
+
+NumberFormat FormatOf(DType dtype) {
+  auto known = ParseWeightFormat(Info(dtype).name);
+  if (known.ok()) return *std::move(known);
+  NumberFormat format;
+  format.name = Info(dtype).name;
+  format.block_values = Info(dtype).block_values;
+  format.block_bytes = Info(dtype).block_bytes;
+  return format;
+}
+
+// The files' own bytes, and for each part the format that most of them have.
+void ReadStored(const files::ModelFiles& files, ModelShape& shape) {
+  const files::ModelSummary summary = files::Summarize(files);
+  StoredWeights stored;
+  stored.bytes = summary.bytes;
+  std::array<std::map<DType, int64_t>, kPartCount> formats;
+  for (const files::TensorSummary& tensor : summary.tensors) {
+    const auto part = static_cast<size_t>(PartOfTensor(tensor));
+    stored.part_bytes[part] += tensor.bytes;
+    formats[part][tensor.dtype] += tensor.bytes;
+  }
+  const NumberFormat usual = FormatOf(summary.formats.front().dtype);
+  for (size_t part = 0; part < kPartCount; ++part) {
+    std::vector<std::pair<int64_t, DType>> sorted;
+    for (const auto& [dtype, bytes] : formats[part]) sorted.emplace_back(bytes, dtype);
+    std::sort(sorted.rbegin(), sorted.rend());
+    shape.shipped[part] = sorted.empty() ? usual : FormatOf(sorted.front().second);
+    for (const auto& [bytes, dtype] : sorted) {
+      std::string& names = stored.part_formats[part];
+      names += (names.empty() ? "" : ", ") + std::string(Info(dtype).name);
+    }
+  }
+  shape.stored = std::move(stored);
+  const DType kv = runner::ChooseKvDType("auto", *files.weights()).value();
+  shape.kv_format = kv == DType::kF32    ? ParseKvFormat("f32").value()
+                    : kv == DType::kBF16 ? ParseKvFormat("bf16").value()
+                                         : ParseKvFormat("f16").value();
+}
+
+// With each backend; needs the blueprint that the server would load by.
+std::vector<LoadedWeights> LoadedBytes(const model::Blueprint& blueprint,
+                                       const files::Weights& weights) {
+  std::vector<LoadedWeights> loaded;
+  for (const std::string_view kernels : {"avx512", "avx2", "ref"}) {
+    loaded.push_back({std::string(kernels), model::PackedWeightsBytes(blueprint, weights, kernels),
+                      model::MappedWeightsBytes(blueprint, weights, kernels)});
+  }
+  return loaded;
+}
+
+// The blueprint is kept in `loadable` where the server runs the family.
+Result<ModelShape> ShapeOfFiles(const files::ModelFiles& files,
+                                std::optional<model::Blueprint>* loadable) {
+  model::ConfigReader reader(files, 0);
+  if (reader.architecture().empty()) {
+    KVASIR_RETURN_IF_ERROR(reader.status());
+    return MakeParamError(ErrorCode::kDataLoss, "architectures",
+                          "{}: architectures: expected a list with the model's architecture, but "
+                          "the key is missing",
+                          reader.source());
+  }
+  if (IsExpertsFamily(reader)) return ReadExpertsShape(reader);
+  KVASIR_ASSIGN_OR_RETURN(model::Blueprint blueprint, model::MakeBlueprint(reader));
+  ModelShape shape = ShapeOfBlueprint(blueprint, reader.weights());
+  if (loadable != nullptr) *loadable = std::move(blueprint);
+  return shape;
+}
+
+Result<ModelShape> ShapeOfConfig(nlohmann::json config, const fs::path& path,
+                                 const std::string& what) {
+  if (!config.is_object()) {
+    return MakeError(ErrorCode::kDataLoss, "{}: expected a JSON object, got {}", what,
+                     config.type_name());
+  }
+  files::ModelFiles files;
+  files.path = path;
+  files.config = std::move(config);
+  // Read below; the server, which cannot run such files, would refuse it.
+  const nlohmann::json whole = files.config;
+  files.config.erase("quantization_config");
+  if (const auto text = files.config.find("text_config");
+      text != files.config.end() && text->is_object()) {
+    text->erase("quantization_config");
+  }
+  files.safetensors = std::make_unique<NoWeights>();
+  KVASIR_ASSIGN_OR_RETURN(ModelShape shape, ShapeOfFiles(files, nullptr));
+  KVASIR_RETURN_IF_ERROR(ReadShippedFormats(whole, what, shape));
+  return shape;
+}
+
+Result<ModelShape> ShapeOfConfigFile(const fs::path& path) {
+  constexpr int64_t kMostBytes = 64'000'000;
+  KVASIR_ASSIGN_OR_RETURN(const std::string text, files::ReadTextFile(path, kMostBytes));
+  KVASIR_ASSIGN_OR_RETURN(nlohmann::json config, files::ParseJson(text, path.string()));
+  KVASIR_ASSIGN_OR_RETURN(ModelShape shape,
+                          ShapeOfConfig(std::move(config), path.parent_path(), path.string()));
+  shape.name = fs::absolute(path).parent_path().filename().string();
+  shape.source = path.string();
+  return shape;
+}
+
+Result<ModelShape> ShapeOfPath(const fs::path& path) {
+  if (path.extension() == ".json") return ShapeOfConfigFile(path);
+  auto opened = files::OpenModel(path);
+  if (!opened.ok()) {
+    // A folder with a config.json alone will do.
+    std::error_code ignored;
+    if (opened.error().code != ErrorCode::kNotFound || !fs::exists(path / "config.json", ignored)) {
+      return std::move(opened).error();
+    }
+    return ShapeOfConfigFile(path / "config.json");
+  }
+  ModelShape shape;
+  std::optional<model::Blueprint> blueprint;
+  if (opened->kind == files::ModelFiles::Kind::kHuggingFace &&
+      opened->config.contains("quantization_config")) {
+    KVASIR_ASSIGN_OR_RETURN(shape,
+                            ShapeOfConfig(opened->config, path, (path / "config.json").string()));
+  } else {
+    KVASIR_ASSIGN_OR_RETURN(shape, ShapeOfFiles(*opened, &blueprint));
+  }
+  ReadStored(*opened, shape);
+  if (blueprint) shape.stored->loaded = LoadedBytes(*blueprint, *opened->weights());
+  shape.name = opened->name;
+  shape.source = path.string();
+  return shape;
+}
+
+struct Entry {
+  ModelListing listing;
+  nlohmann::json config;
+};
+
+Result<Entry> ReadEntry(const EmbeddedFile& file) {
+  const std::string what(file.name);
+  KVASIR_ASSIGN_OR_RETURN(const nlohmann::json json, files::ParseJson(file.text, what));
+  JsonFields fields(json, what);
+  Entry entry;
+  entry.listing.name = what;
+  entry.listing.title = fields.RequiredString("title");
+  entry.listing.source = fields.RequiredString("source");
+  const nlohmann::json* config = fields.Object("config");
+  if (config == nullptr) fields.Fail("config", "expected an object, but the field is missing");
+  KVASIR_RETURN_IF_ERROR(fields.Finish());
+  entry.config = *config;
+  return entry;
+}
+
+}  // namespace
+
+const std::vector<ModelListing>& ModelCatalogue() {
+  static const std::vector<ModelListing> catalogue = [] {
+    std::vector<ModelListing> all;
+    for (const EmbeddedFile& file : kModelFiles) {
+      auto entry = ReadEntry(file);
+      KVASIR_CHECK(entry.ok(), "{}", entry.error().message);
+      all.push_back(std::move(entry->listing));
+    }
+    return all;
+  }();
+  return catalogue;
+}
+
+Result<ModelShape> FindModelShape(std::string_view model) {
+  for (const EmbeddedFile& file : kModelFiles) {
+    if (file.name != model) continue;
+    KVASIR_ASSIGN_OR_RETURN(Entry entry, ReadEntry(file));
+    KVASIR_ASSIGN_OR_RETURN(
+        ModelShape shape,
+        ShapeOfConfig(std::move(entry.config), std::string(model), std::string(model)));
+    shape.name = model;
+    shape.source = entry.listing.source;
+    return shape;
+  }
+  const fs::path path(model);
+  std::error_code ignored;
+  if (fs::exists(path, ignored)) return ShapeOfPath(path);
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : kModelFiles) names.emplace_back(file.name);
+  return UnknownName("model", model, names,
+                     "a model folder, a .gguf, a config.json or a name of the catalogue");
+}
+
+}  // namespace kvasir::plan
