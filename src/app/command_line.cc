@@ -77,6 +77,7 @@ int Main(int argc, char** argv) {
   AddInspect(app, exit_code);
   AddBench(app, exit_code);
   AddSimulate(app, exit_code);
+  AddPlan(app, exit_code);
   AddCompletion(app, exit_code);
   try {
     app.parse(argc, argv);

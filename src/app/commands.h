@@ -16,6 +16,7 @@ void AddRender(CLI::App& app, int& exit_code);
 void AddInspect(CLI::App& app, int& exit_code);
 void AddBench(CLI::App& app, int& exit_code);
 void AddSimulate(CLI::App& app, int& exit_code);
+void AddPlan(CLI::App& app, int& exit_code);
 void AddCompletion(CLI::App& app, int& exit_code);
 
 }  // namespace kvasir::app

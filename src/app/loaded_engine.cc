@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "cache/capacity.h"
 #include "runner/model_runner.h"
+#include "runner/step_budget.h"
 
 namespace kvasir::app {
 namespace {
@@ -42,31 +43,6 @@ class LoadProgress {
   int shown_ = 0;
 };
 
-// Weight values that a token is multiplied with, embeddings but for the head left out.
-int64_t ValuesPerToken(const model::ModelSpec& spec) {
-  int64_t values = spec.vocab_size * spec.hidden_size;
-  for (const model::LayerSpec& layer : spec.layers) {
-    const model::GroupedQueryAttention& attention = layer.gqa();
-    values += spec.hidden_size * 2 * (attention.QueryCols() + attention.KvCols());
-    const model::DenseFfn& ffn = layer.dense_ffn();
-    values += (ffn.gated ? 3 : 2) * spec.hidden_size * ffn.hidden_size;
-  }
-  return values;
-}
-
-// A step should cost about 0.15 s: that is the longest that a running stream waits for somebody
-// else's prompt. Operations a second and core are what the kernels reach on small models.
-int64_t DefaultBatchedTokens(const model::ModelSpec& spec, std::string_view backend, int threads) {
-  constexpr double kStepSeconds = 0.15;
-  const double operations_per_second = backend == "avx512" ? 150e9
-                                       : backend == "avx2" ? 60e9
-                                                           : 1.5e9;
-  const double tokens = kStepSeconds * operations_per_second * threads /
-                        (2.0 * static_cast<double>(ValuesPerToken(spec)));
-  const auto rounded = static_cast<int64_t>(tokens / 32.0) * 32;
-  return std::clamp<int64_t>(rounded, 32, 2048);
-}
-
 struct Sizes {
   runner::KvPlan kv_plan;
   engine::EngineConfig config;
@@ -82,7 +58,8 @@ Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedModel& loaded, D
   int64_t length = flags.max_model_len > 0 ? flags.max_model_len : spec.max_positions;
   int64_t budget = flags.max_num_batched_tokens;
   if (budget == 0) {
-    budget = std::max(DefaultBatchedTokens(spec, loaded.backend->name(), loaded.pool->size()),
+    budget = std::max(runner::DefaultStepTokens(runner::ValuesPerToken(spec), loaded.backend->name(),
+                                             loaded.pool->size()),
                       flags.max_num_seqs);
     if (!flags.enable_chunked_prefill) budget = std::max(budget, length);
   }

@@ -170,6 +170,14 @@ MemoryPlan PlanMemory(const Hardware& hardware, const ModelShape& shape,
       one ? plan.weights_bytes
           : CeilDiv(ends + stage(layer_bytes), parallel.tensor) +
                 CeilDiv(stage(bytes_of(Part::kExperts)), parallel.tensor * parallel.expert);
+  if (options.as_shipped && shape.stored && one) {
+    for (const LoadedWeights& loaded : shape.stored->loaded) {
+      if (loaded.kernels == hardware.kernels) plan.loaded = loaded;
+    }
+  }
+  if (plan.loaded) {
+    plan.weights_bytes_per_device = plan.loaded->packed_bytes + plan.loaded->mapped_bytes;
+  }
 
   const bool cpu = hardware.kind == Hardware::Kind::kCpu;
   const int64_t value_bytes = cpu ? 4 : 2;  // F32 rows on CPUs, BF16 on cards

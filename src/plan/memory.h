@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,9 @@ struct MemoryOptions {
 struct MemoryPlan {
   std::array<int64_t, kPartCount> part_bytes = {};
   int64_t weights_bytes = 0;
+  /// In memory: on CPUs as the server packs the files, and what it reads where it lies mapped.
   int64_t weights_bytes_per_device = 0;
+  std::optional<LoadedWeights> loaded;       ///< where the server on this CPU can load the files
   int64_t activations_bytes_per_device = 0;  ///< rows of the largest step
   int64_t workspace_bytes_per_device = 0;    ///< logits; on CPUs the process itself too
   int64_t usable_bytes_per_device = 0;       ///< memory x utilization

@@ -1,0 +1,229 @@
+// The answer for people.
+#include <fmt/format.h>
+
+#include <array>
+#include <iterator>
+
+#include "plan/answer.h"
+#include "plan/units.h"
+
+namespace kvasir::plan {
+namespace {
+
+using Out = std::back_insert_iterator<std::string>;
+
+constexpr std::array<int64_t, 4> kTableUsers = {1, 10, 50, 100};
+
+double AsDouble(int64_t value) { return static_cast<double>(value); }
+
+void Row(Out out, std::string_view name, const std::string& value) {
+  fmt::format_to(out, "{:<22}{}\n", name, value);
+}
+
+std::string DevicesText(const Hardware& hardware, int64_t count) {
+  return count == 1 ? hardware.name : fmt::format("{} x {}", count, hardware.name);
+}
+
+std::string Joined(const Parallel& parallel) {
+  std::string text;
+  const auto add = [&](int64_t degree, std::string_view name) {
+    if (degree > 1) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, degree);
+  };
+  add(parallel.tensor, "tensor parallel");
+  add(parallel.pipeline, "pipeline parallel");
+  add(parallel.expert, "expert parallel");
+  return text;
+}
+
+void AddHead(Out out, const Answer& answer) {
+  const ModelShape& model = answer.model;
+  const Hardware& hardware = answer.hardware;
+  const auto billions = [](int64_t count) { return AsDouble(count) / 1e9; };
+  std::string size = fmt::format("{:.3g} B parameters", billions(model.ParametersCount()));
+  if (model.experts.experts_count > 0) {
+    size += fmt::format(", {:.3g} B used by a token ({} of {} experts in {} layers)",
+                        billions(model.ActiveParametersCount()), model.experts.used_count,
+                        model.experts.experts_count, model.experts.layers_count);
+  }
+  if (model.skipped_values > 0) {
+    size += fmt::format("; {:.3g} B more for multi-token prediction are not loaded",
+                        billions(model.skipped_values));
+  }
+  Row(out, "model", fmt::format("{} ({}): {}", model.name, model.architecture, size));
+  std::string peaks;
+  for (const Math math : {Math::kF32, Math::kBF16, Math::kF8, Math::kI8, Math::kF4}) {
+    if (hardware.PeakFlops(math) <= 0 || (math == Math::kF32 && !peaks.empty())) continue;
+    if (math == Math::kF32 && hardware.kind == Hardware::Kind::kGpu) continue;
+    peaks +=
+        fmt::format(", {} Top/s {}", ShortText(hardware.PeakFlops(math) / 1e12), MathName(math));
+  }
+  Row(out, "machine",
+      fmt::format("{}: {} memory, {}/s{}", hardware.title,
+                  BytesText(AsDouble(hardware.memory_bytes)), BytesText(hardware.bandwidth),
+                  peaks));
+  const Parallel& parallel = answer.choices.parallel;
+  if (parallel.DevicesCount() > 1) {
+    Row(out, "", fmt::format("{} of them: {}", parallel.DevicesCount(), Joined(parallel)));
+  }
+}
+
+void AddMemory(Out out, const Answer& answer) {
+  const MemoryPlan& memory = answer.memory;
+  fmt::format_to(out, "\nWeights\n");
+  const bool stored = answer.options.as_shipped && answer.model.stored;
+  for (size_t i = 0; i < kPartCount; ++i) {
+    if (memory.part_bytes[i] == 0) continue;
+    Row(out, fmt::format("  {}", PartName(static_cast<Part>(i))),
+        fmt::format(
+            "{:>10}  {}", BytesText(AsDouble(memory.part_bytes[i])),
+            stored ? answer.model.stored->part_formats[i] : answer.options.weights[i].name));
+  }
+  Row(out, "  all", fmt::format("{:>10}", BytesText(AsDouble(memory.weights_bytes))));
+
+  fmt::format_to(out, "\nKV cache ({})\n", answer.options.kv.name);
+  for (const KvKind& kind : answer.kv_kinds) {
+    std::string what;
+    if (kind.bytes_per_token > 0) {
+      what = fmt::format("{} B a token", CountText(kind.bytes_per_token));
+    }
+    if (kind.window_tokens > 0) {
+      what += fmt::format(", for the last {} tokens", CountText(kind.window_tokens));
+    }
+    if (kind.bytes_per_sequence > 0) {
+      what += fmt::format("{} a sequence, whatever its length",
+                          BytesText(AsDouble(kind.bytes_per_sequence)));
+    }
+    Row(out, fmt::format("  {} {}", kind.layers_count, LayerKindName(kind.kind)), what);
+  }
+  Row(out, "  all layers",
+      fmt::format("{} B a token, {} B of it growing with context",
+                  CountText(answer.kv_bytes_per_token),
+                  CountText(answer.kv_bytes_per_token_growing)));
+
+  const bool many = answer.choices.parallel.DevicesCount() > 1;
+  fmt::format_to(out, "\nMemory{}\n", many ? " of each device" : "");
+  const auto bytes = [](int64_t value) {
+    return fmt::format("{:>10}", BytesText(AsDouble(value)));
+  };
+  Row(out, fmt::format("  usable ({:.0f} %)", 100 * answer.options.utilization),
+      bytes(memory.usable_bytes_per_device));
+  Row(out, "  weights",
+      bytes(memory.weights_bytes_per_device) + (memory.loaded ? "  as the server holds them" : ""));
+  Row(out, "  activations",
+      bytes(memory.activations_bytes_per_device) +
+          fmt::format("  steps of {} tokens", CountText(answer.choices.step_tokens)));
+  Row(out, "  workspace", bytes(memory.workspace_bytes_per_device));
+  Row(out, "  left for the KV cache",
+      bytes(memory.left_bytes_per_device) +
+          (memory.left_bytes_per_device > 0 ? "" : "  does not fit"));
+}
+
+void AddUsers(Out out, const Answer& answer) {
+  const Choices& choices = answer.choices;
+  fmt::format_to(out, "\nUsers at once\n");
+  const std::string shared = choices.shared_prefix > 0 ? fmt::format(", {:.0f} % of it shared",
+                                                                     100 * choices.shared_prefix)
+                                                       : "";
+  Row(out, "  paged",
+      fmt::format("{:>10}  of {} tokens each{}", CountText(answer.users_paged),
+                  TokensText(choices.context_tokens), shared));
+  Row(out, "  reserved",
+      fmt::format("{:>10}  where each reserves {} tokens", CountText(answer.users_reserved),
+                  TokensText(choices.reserved_tokens)));
+  if (answer.users_reserved_whole != answer.users_reserved) {
+    Row(out, "",
+        fmt::format("{:>10}  where windowed layers reserve as much (--kv-allocation reserved)",
+                    CountText(answer.users_reserved_whole)));
+  }
+  Row(out, "  devices",
+      answer.devices_needed > 0
+          ? fmt::format("{:>10}  hold the weights", CountText(answer.devices_needed))
+          : fmt::format("{:>10}  a device has no room beside activations", "none"));
+  const std::string served =
+      fmt::format("serve {} user{} of {} tokens", CountText(answer.serving_users),
+                  answer.serving_users == 1 ? "" : "s", TokensText(choices.context_tokens));
+  if (answer.serving) {
+    const std::string joined = Joined(*answer.serving);
+    Row(out, "",
+        fmt::format("{:>10}  {}{}", CountText(answer.serving->DevicesCount()), served,
+                    joined.empty() ? "" : " (" + joined + ")"));
+  } else {
+    Row(out, "", fmt::format("{:>10}  up to 1,024 {}", "none", served));
+  }
+
+  fmt::format_to(out, "\nKV cache by context and users (- does not fit)\n");
+  fmt::format_to(out, "  {:>9} {:>11}", "context", "growing");
+  for (const int64_t users : kTableUsers) {
+    fmt::format_to(out, " {:>10}", fmt::format("{} user{}", users, users == 1 ? "" : "s"));
+  }
+  fmt::format_to(out, " {:>11}\n", "users fit");
+  for (const ContextRow& row : answer.rows) {
+    fmt::format_to(out, "  {:>9} {:>11}", TokensText(row.context_tokens),
+                   BytesText(AsDouble(row.growing_bytes)));
+    const auto shared_tokens =
+        static_cast<int64_t>(AsDouble(row.context_tokens) * choices.shared_prefix);
+    const int64_t shared_bytes = SharedBytes(answer.memory, shared_tokens);
+    for (const int64_t users : kTableUsers) {
+      const int64_t bytes = shared_bytes + users * (row.sequence_bytes - shared_bytes);
+      fmt::format_to(out, " {:>10}", users <= row.users_paged ? BytesText(AsDouble(bytes)) : "-");
+    }
+    fmt::format_to(out, " {:>11}\n", CountText(row.users_paged));
+  }
+}
+
+std::string StepText(const StepTime& step) {
+  return fmt::format("{} binds (memory {}, compute {}{}, overhead {})", BoundName(step.bound),
+                     SecondsText(step.memory_s), SecondsText(step.compute_s),
+                     step.link_s > 0 ? ", link " + SecondsText(step.link_s) : "",
+                     SecondsText(step.overhead_s));
+}
+
+void AddSpeed(Out out, const Answer& answer) {
+  const Choices& choices = answer.choices;
+  const bool bounds = choices.bandwidth_share == 1.0 && choices.compute_share == 1.0;
+  fmt::format_to(out, "\nSpeed at {} tokens, {}\n", TokensText(choices.context_tokens),
+                 bounds ? "at most (bounds)"
+                        : fmt::format("at {:.0f} % of the bandwidth and {:.0f} % of the operations",
+                                      100 * choices.bandwidth_share, 100 * choices.compute_share));
+  const auto decode = [&](const DecodeSpeed& speed) {
+    Row(out,
+        fmt::format("  decode, {} user{}", CountText(speed.users), speed.users == 1 ? "" : "s"),
+        fmt::format("{:>10} tokens/s, {} a token", ShortText(speed.tokens_per_second),
+                    SecondsText(speed.step.seconds)));
+    Row(out, "", StepText(speed.step));
+  };
+  decode(answer.decode_one);
+  if (answer.decode_many.users > 1) decode(answer.decode_many);
+  const PrefillSpeed& prefill = answer.prefill;
+  Row(out, "  prefill",
+      fmt::format("{:>10} tokens/s, {} for {} tokens in {} step{}; {} binds",
+                  ShortText(prefill.tokens_per_second), SecondsText(prefill.seconds),
+                  TokensText(prefill.tokens), CountText(prefill.steps_count),
+                  prefill.steps_count == 1 ? "" : "s", BoundName(prefill.bound)));
+  if (answer.hardware.price_per_hour <= 0) {
+    Row(out, "  cost", "unknown: set it with --price (US dollars an hour and device)");
+    return;
+  }
+  if (answer.output_price <= 0) return;
+  Row(out, "  a million tokens",
+      fmt::format(
+          "{:>10} written by {} users, ${} of prompt (at ${} an hour for {})",
+          "$" + ShortText(answer.output_price), CountText(answer.decode_many.users),
+          ShortText(answer.prompt_price),
+          ShortText(answer.hardware.price_per_hour * AsDouble(choices.parallel.DevicesCount())),
+          DevicesText(answer.hardware, choices.parallel.DevicesCount())));
+}
+
+}  // namespace
+
+std::string ToTable(const Answer& answer) {
+  std::string text;
+  const Out out(text);
+  AddHead(out, answer);
+  AddMemory(out, answer);
+  AddUsers(out, answer);
+  AddSpeed(out, answer);
+  return text;
+}
+
+}  // namespace kvasir::plan

@@ -1,0 +1,107 @@
+#include "plan/units.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "files/printable.h"
+
+namespace kvasir::plan {
+namespace {
+
+constexpr size_t kShownMax = 40;
+
+struct NumberAndUnit {
+  double number = 0;
+  std::string_view unit;
+  bool ok = false;
+};
+
+NumberAndUnit Split(std::string_view text) {
+  NumberAndUnit out;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), out.number, std::chars_format::fixed);
+  out.ok = error == std::errc() && std::isfinite(out.number);
+  out.unit = text.substr(static_cast<size_t>(end - text.data()));
+  return out;
+}
+
+}  // namespace
+
+Result<int64_t> ParseTokens(std::string_view text, std::string_view flag) {
+  constexpr double kMost = 1e9;
+  const NumberAndUnit split = Split(text);
+  double factor = 0;
+  if (split.unit.empty()) factor = 1;
+  if (split.unit == "k" || split.unit == "K") factor = 1024;
+  if (split.unit == "m" || split.unit == "M") factor = 1024 * 1024;
+  const double tokens = split.number * factor;
+  if (!split.ok || factor == 0 || !(tokens >= 1 && tokens <= kMost)) {
+    return MakeParamError(ErrorCode::kInvalidArgument, std::string(flag),
+                          "--{}: expected 1 to 1,000,000,000 tokens, such as 8192, 8k or 1m, "
+                          "got '{}'",
+                          flag, files::Printable(text, kShownMax));
+  }
+  return static_cast<int64_t>(tokens);
+}
+
+Result<double> ParseDuration(std::string_view text, std::string_view flag) {
+  constexpr double kMost = 1e8;
+  const NumberAndUnit split = Split(text);
+  double factor = 0;
+  if (split.unit.empty() || split.unit == "s") factor = 1;
+  if (split.unit == "ms") factor = 1e-3;
+  if (split.unit == "us") factor = 1e-6;
+  const double seconds = split.number * factor;
+  if (!split.ok || factor == 0 || !(seconds > 0 && seconds <= kMost)) {
+    return MakeParamError(ErrorCode::kInvalidArgument, std::string(flag),
+                          "--{}: expected a time above 0, such as 2s, 50ms or 1.5 (seconds), "
+                          "got '{}'",
+                          flag, files::Printable(text, kShownMax));
+  }
+  return seconds;
+}
+
+std::string BytesText(double bytes) {
+  constexpr std::array<std::string_view, 6> kUnits = {"B", "KB", "MB", "GB", "TB", "PB"};
+  const double sign = bytes < 0 ? -1.0 : 1.0;
+  double value = std::abs(bytes);
+  size_t unit = 0;
+  // 999.95 would be shown as 1000.0.
+  while (value >= 999.95 && unit + 1 < kUnits.size()) {
+    value /= 1000.0;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", sign * value)
+                   : fmt::format("{:.{}f} {}", sign * value, value < 9.995 ? 2 : 1, kUnits[unit]);
+}
+
+std::string CountText(int64_t count) {
+  const std::string digits = std::to_string(count);
+  const size_t first = count < 0 ? 1 : 0;
+  std::string grouped;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > first && (digits.size() - i) % 3 == 0) grouped += ',';
+    grouped += digits[i];
+  }
+  return grouped;
+}
+
+std::string SecondsText(double seconds) {
+  if (seconds >= 1.0) return ShortText(seconds) + " s";
+  if (seconds >= 1e-3) return ShortText(seconds * 1e3) + " ms";
+  return ShortText(seconds * 1e6) + " us";
+}
+
+std::string ShortText(double value) {
+  if (!std::isfinite(value)) return "unlimited";
+  if (std::abs(value) >= 999.5) return CountText(static_cast<int64_t>(std::llround(value)));
+  return fmt::format("{:.3g}", value);
+}
+
+std::string TokensText(int64_t tokens) {
+  if (tokens >= 1024 && tokens % 1024 == 0) return CountText(tokens / 1024) + "k";
+  return CountText(tokens);
+}
+
+}  // namespace kvasir::plan

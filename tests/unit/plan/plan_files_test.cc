@@ -1,0 +1,135 @@
+// Plans of model files beside what the server itself makes of them: every tiny model there is.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "files/inspect.h"
+#include "files/model_files.h"
+#include "kernels/backend.h"
+#include "model/model.h"
+#include "plan/answer.h"
+#include "plan/memory.h"
+#include "plan/model_shape.h"
+#include "runner/kv_plan.h"
+#include "support/data.h"
+
+namespace kvasir::plan {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Folders that hold a model, sorted.
+std::vector<fs::path> ModelFolders(const fs::path& root) {
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (entry.path().filename() == "config.json" || entry.path().extension() == ".gguf") {
+      folders.push_back(entry.path().parent_path());
+    }
+  }
+  std::sort(folders.begin(), folders.end());
+  folders.erase(std::unique(folders.begin(), folders.end()), folders.end());
+  return folders;
+}
+
+/// A machine on which the plan is for that backend.
+Hardware MachineOf(std::string_view kernels) {
+  Hardware machine = FindHardware("ryzen-7950x").value();
+  machine.kernels = kernels;
+  return machine;
+}
+
+void CompareWithServer(const files::ModelFiles& files, const ModelShape& shape,
+                       std::string_view kernels) {
+  ThreadPool pool(1);
+  const auto backend = kernels::MakeBackend(kernels, pool).value();
+  auto loaded = model::Model::Load(files, *backend);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  const model::Model& model = **loaded;
+  const Answer answer = MakeAnswer(shape, MachineOf(kernels), {}).value();
+  ASSERT_TRUE(answer.memory.loaded.has_value());
+  EXPECT_EQ(answer.memory.loaded->packed_bytes, model.weights_bytes()) << kernels;
+  EXPECT_EQ(answer.memory.weights_bytes, files::Summarize(files).bytes);
+
+  const DType kv = runner::ChooseKvDType("auto", *files.weights()).value();
+  for (const int64_t block_tokens : {1, 16, 100}) {
+    const CacheSpec served = runner::MakeCacheSpec(model.spec(), kv, block_tokens);
+    const CacheSpec planned = MakeCacheSpec(shape, shape.kv_format, block_tokens);
+    EXPECT_EQ(planned.block_bytes, served.block_bytes);
+    ASSERT_EQ(planned.groups.size(), served.groups.size());
+    for (size_t i = 0; i < planned.groups.size(); ++i) {
+      EXPECT_EQ(planned.groups[i].kind, served.groups[i].kind);
+      EXPECT_EQ(planned.groups[i].window_tokens, served.groups[i].window_tokens);
+    }
+  }
+}
+
+// One test for all, since each model takes milliseconds.
+TEST(PlanFilesTest, EqualTheServersOwnFigures) {
+  KVASIR_SHARED_OR_SKIP(root, "models");
+  int served_count = 0;
+  for (const fs::path& folder : ModelFolders(root)) {
+    SCOPED_TRACE(folder.string());
+    auto files = files::OpenModel(folder);
+    if (!files.ok()) continue;  // formats that the server cannot read
+    const auto shape = FindModelShape(folder.string());
+    ThreadPool pool(1);
+    const auto reference = kernels::MakeBackend("ref", pool).value();
+    const bool served = model::Model::Load(*files, *reference).ok();
+    if (!shape.ok()) {
+      EXPECT_FALSE(served) << shape.error().message;
+      ADD_FAILURE() << shape.error().message;
+      continue;
+    }
+    const files::ModelSummary summary = files::Summarize(*files);
+    EXPECT_EQ(shape->stored->bytes, summary.bytes);
+    int64_t parts = 0;
+    for (const int64_t bytes : shape->stored->part_bytes) parts += bytes;
+    EXPECT_EQ(parts, summary.bytes);
+    // Quantized safetensors hold scales and packed words beside values.
+    if (!files->config.contains("quantization_config")) {
+      EXPECT_EQ(shape->ParametersCount(), summary.parameters_count);
+      // In one format for all, bytes follow from the shapes alone, part by part.
+      if (summary.formats.size() == 1) {
+        for (size_t part = 0; part < kPartCount; ++part) {
+          EXPECT_EQ(PartBytes(*shape, static_cast<Part>(part), shape->shipped),
+                    shape->stored->part_bytes[part])
+              << PartName(static_cast<Part>(part));
+        }
+      }
+    }
+    if (!served) continue;
+    ++served_count;
+    for (const std::string_view kernels : kernels::AvailableBackends()) {
+      CompareWithServer(*files, *shape, kernels);
+    }
+  }
+  EXPECT_GE(served_count, 35);
+}
+
+// The config alone gives the same shape as the whole folder.
+TEST(PlanFilesTest, AConfigAloneWillDo) {
+  KVASIR_SHARED_OR_SKIP(root, "models");
+  for (const char* name : {"llama", "qwen2", "gemma3", "gpt2", "phi3", "qwen3-moe", "gpt-oss",
+                           "deepseek-v32", "qwen3-next", "llama4", "cohere2"}) {
+    SCOPED_TRACE(name);
+    const auto whole = FindModelShape((root / name).string());
+    const auto alone = FindModelShape((root / name / "config.json").string());
+    ASSERT_TRUE(whole.ok() && alone.ok());
+    EXPECT_EQ(alone->name, name);
+    EXPECT_EQ(alone->ParametersCount(), whole->ParametersCount());
+    EXPECT_EQ(alone->layers, whole->layers);
+    EXPECT_EQ(alone->kv_format.name, whole->kv_format.name);
+    for (size_t part = 0; part < kPartCount; ++part) {
+      EXPECT_EQ(PartBytes(*alone, static_cast<Part>(part), alone->shipped),
+                whole->stored->part_bytes[part])
+          << PartName(static_cast<Part>(part));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvasir::plan

@@ -1,0 +1,249 @@
+// Bad input gets one line that names the field.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "plan/answer.h"
+#include "plan/hardware.h"
+#include "plan/model_shape.h"
+#include "plan/number_format.h"
+#include "plan/search.h"
+#include "plan/units.h"
+
+namespace kvasir::plan {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+/// One line that holds `field`.
+void ExpectNames(const Error& error, std::string_view field) {
+  EXPECT_NE(error.message.find(field), std::string::npos) << error.message;
+  EXPECT_EQ(error.message.find('\n'), std::string::npos) << error.message;
+}
+
+class ConfigFile {
+ public:
+  ConfigFile() : folder_(fs::path(::testing::TempDir()) / "plan_config") {
+    fs::create_directories(folder_);
+  }
+  ~ConfigFile() { fs::remove_all(folder_); }
+  ConfigFile(const ConfigFile&) = delete;
+  ConfigFile& operator=(const ConfigFile&) = delete;
+
+  Result<ModelShape> Read(const std::string& text) const {
+    std::ofstream(folder_ / "config.json") << text;
+    return FindModelShape((folder_ / "config.json").string());
+  }
+
+ private:
+  fs::path folder_;
+};
+
+const json kDense = {{"architectures", {"LlamaForCausalLM"}},
+                     {"hidden_size", 64},
+                     {"num_hidden_layers", 2},
+                     {"num_attention_heads", 4},
+                     {"num_key_value_heads", 2},
+                     {"intermediate_size", 128},
+                     {"vocab_size", 256},
+                     {"max_position_embeddings", 512}};
+const json kLatent = {{"architectures", {"DeepseekV3ForCausalLM"}},
+                      {"hidden_size", 64},
+                      {"num_hidden_layers", 2},
+                      {"num_attention_heads", 4},
+                      {"intermediate_size", 128},
+                      {"moe_intermediate_size", 32},
+                      {"n_routed_experts", 4},
+                      {"num_experts_per_tok", 2},
+                      {"n_shared_experts", 1},
+                      {"first_k_dense_replace", 1},
+                      {"q_lora_rank", 16},
+                      {"kv_lora_rank", 16},
+                      {"qk_nope_head_dim", 16},
+                      {"qk_rope_head_dim", 8},
+                      {"v_head_dim", 16},
+                      {"vocab_size", 256}};
+
+TEST(PlanInputTest, ConfigsThatLackOrTwistAField) {
+  const ConfigFile file;
+  ASSERT_TRUE(file.Read(kDense.dump()).ok());
+  ASSERT_TRUE(file.Read(kLatent.dump()).ok());
+  for (const char* field : {"hidden_size", "num_hidden_layers", "num_attention_heads",
+                            "intermediate_size", "vocab_size", "architectures"}) {
+    json config = kDense;
+    config.erase(field);
+    const auto shape = file.Read(config.dump());
+    ASSERT_FALSE(shape.ok()) << field;
+    ExpectNames(shape.error(), field);
+    ExpectNames(shape.error(), "missing");
+  }
+  for (const char* field : {"hidden_size", "num_hidden_layers", "num_attention_heads",
+                            "moe_intermediate_size", "num_experts_per_tok", "kv_lora_rank",
+                            "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "vocab_size"}) {
+    json config = kLatent;
+    config.erase(field);
+    auto shape = file.Read(config.dump());
+    ASSERT_FALSE(shape.ok()) << field;
+    ExpectNames(shape.error(), field);
+    for (const json& bad : {json(-1), json("many"), json(1e300), json(json::array()), json(0)}) {
+      config[field] = bad;
+      shape = file.Read(config.dump());
+      ASSERT_FALSE(shape.ok()) << field << " " << bad;
+      ExpectNames(shape.error(), field);
+    }
+  }
+  const std::pair<json, const char*> twisted[] = {
+      {{{"num_hidden_layers", 1'000'000}}, "num_hidden_layers"},
+      {{{"num_key_value_heads", 3}}, "num_key_value_heads"},
+      {{{"torch_dtype", "int3"}}, "dtype"},
+      {{{"torch_dtype", 7}}, "dtype"},
+      {{{"quantization_config", {{"quant_method", "magic"}}}}, "quantization_config"},
+      {{{"quantization_config", {{"quant_method", "gptq"}, {"bits", 3}}}}, "bits"},
+      {{{"architectures", {"SkynetForCausalLM"}}}, "SkynetForCausalLM"},
+  };
+  for (const auto& [change, field] : twisted) {
+    json config = kDense;
+    config.update(change);
+    const auto shape = file.Read(config.dump());
+    ASSERT_FALSE(shape.ok()) << change;
+    ExpectNames(shape.error(), field);
+  }
+  for (const char* text : {"", "[]", "7", "{", "null", "{\"architectures\": 7}"}) {
+    const auto shape = file.Read(text);
+    ASSERT_FALSE(shape.ok()) << text;
+    ExpectNames(shape.error(), "config.json");
+  }
+  json many = kLatent;
+  many["num_experts_per_tok"] = 5;
+  ExpectNames(file.Read(many.dump()).error(), "num_experts_per_tok");
+}
+
+TEST(PlanInputTest, HowCheckpointsAreStored) {
+  const ConfigFile file;
+  const auto shipped = [&](const json& quantization, Part part) {
+    json config = kLatent;
+    config["quantization_config"] = quantization;
+    return file.Read(config.dump()).value().shipped[static_cast<size_t>(part)].name;
+  };
+  const json fp8 = {{"quant_method", "fp8"}};
+  EXPECT_EQ(shipped(fp8, Part::kAttention), "fp8");
+  EXPECT_EQ(shipped(fp8, Part::kHead), "bf16");
+  EXPECT_EQ(shipped({{"quant_method", "mxfp4"}}, Part::kExperts), "mxfp4");
+  EXPECT_EQ(shipped({{"quant_method", "mxfp4"}}, Part::kAttention), "bf16");
+  EXPECT_EQ(shipped({{"quant_method", "awq"}, {"bits", 4}, {"group_size", 32}}, Part::kFfn),
+            "int4-g32");
+  const json experts_only = {
+      {"quant_method", "compressed-tensors"},
+      {"ignore", {"re:.*self_attn.*"}},
+      {"config_groups",
+       {{"group_0", {{"weights", {{"num_bits", 4}, {"type", "int"}, {"group_size", 32}}}}}}}};
+  EXPECT_EQ(shipped(experts_only, Part::kExperts), "int4-g32");
+  EXPECT_EQ(shipped(experts_only, Part::kAttention), "bf16");
+}
+
+TEST(PlanInputTest, UnknownNamesSayWhichAreNear) {
+  const auto model = FindModelShape("lama-3.3-70b");
+  ASSERT_FALSE(model.ok());
+  ExpectNames(model.error(), "model: ");
+  ExpectNames(model.error(), "llama-3.3-70b");
+  const auto machine = FindHardware("h100-80");
+  ASSERT_FALSE(machine.ok());
+  ExpectNames(machine.error(), "hardware: ");
+  ExpectNames(machine.error(), "h100-80gb");
+  ExpectNames(FindModelShape("no\nsuch\x1b thing").error(), "no");
+  ExpectNames(FindHardware("/nowhere/machine.json").error(), "/nowhere/machine.json");
+  ExpectNames(ParseWeightFormat("int5").error(), "int5");
+  ExpectNames(ParseWeightFormat("int4-g7").error(), "int4-g7");
+  ExpectNames(ParseKvFormat("Q4_K").error(), "Q4_K");
+  EXPECT_EQ(ParseWeightFormat("Q4_K").value().block_bytes, 144);
+  EXPECT_EQ(ParseWeightFormat("INT4-G32").value().name, "int4-g32");
+}
+
+TEST(PlanInputTest, MachinesAsJson) {
+  const json good = {{"memory_gib", 24},
+                     {"bandwidth_gb_per_s", 500},
+                     {"peak_tflops", {{"bf16", 100}}},
+                     {"price_per_hour_usd", 0.5}};
+  const Hardware machine = HardwareFromJson(good.dump(), "mine.json").value();
+  EXPECT_EQ(machine.name, "mine");
+  EXPECT_EQ(machine.memory_bytes, int64_t{24} << 30);
+  EXPECT_DOUBLE_EQ(machine.bandwidth, 500e9);
+  const std::pair<json, const char*> bad[] = {
+      {{{"memory_gib", nullptr}}, "memory_gib"},
+      {{{"memory_gib", -1}}, "memory_gib"},
+      {{{"bandwidth_gb_per_s", "fast"}}, "bandwidth_gb_per_s"},
+      {{{"bandwidth_gb_per_s", 1e300}}, "bandwidth_gb_per_s"},
+      {{{"peak_tflops", 7}}, "peak_tflops"},
+      {{{"peak_tflops", {{"fp9", 1}}}}, "fp9"},
+      {{{"peak_tflops", {{"int8", 1}}}}, "f32"},
+      {{{"bandwith_gb_per_s", 1}}, "bandwith_gb_per_s"},
+      {{{"kind", "tpu"}}, "kind"},
+      {{{"devices_linked", 4}}, "link_gb_per_s"},
+      {{{"sockets", 2}}, "channels_per_socket"},
+  };
+  for (const auto& [change, field] : bad) {
+    json twisted = good;
+    twisted.update(change);
+    const auto read = HardwareFromJson(twisted.dump(), "mine.json");
+    ASSERT_FALSE(read.ok()) << change;
+    ExpectNames(read.error(), field);
+    ExpectNames(read.error(), "mine.json");
+  }
+  ExpectNames(HardwareFromJson("[1]", "mine.json").error(), "object");
+}
+
+TEST(PlanInputTest, NumbersThatCannotBe) {
+  const ModelShape model = FindModelShape("qwen3-8b").value();
+  const Hardware machine = FindHardware("h100-80gb").value();
+  const auto error_of = [&](const Choices& choices) {
+    const auto answer = MakeAnswer(model, machine, choices);
+    EXPECT_FALSE(answer.ok());
+    return answer.ok() ? Error{} : answer.error();
+  };
+  Choices choices;
+  choices.context_tokens = 1'000'000;
+  ExpectNames(error_of(choices), "--context");
+  choices = {};
+  choices.reserved_tokens = 1'000'000;
+  ExpectNames(error_of(choices), "--max-model-len");
+  choices = {.context_tokens = 8192, .reserved_tokens = 4096};
+  ExpectNames(error_of(choices), "--max-model-len");
+  for (const auto& [parallel, flag] : {std::pair{Parallel{3, 1, 1}, "--tensor-parallel"},
+                                       std::pair{Parallel{16, 1, 1}, "--tensor-parallel"},
+                                       std::pair{Parallel{1, 37, 1}, "--pipeline-parallel"},
+                                       std::pair{Parallel{1, 1, 2}, "--expert-parallel"}}) {
+    choices = {};
+    choices.parallel = parallel;
+    ExpectNames(error_of(choices), flag);
+  }
+  choices = {};
+  ExpectNames(Search(model, {machine}, choices, {1.0, 1.0}).error(), "--users");
+  choices.users = 10;
+  choices.context_tokens = 1'000'000;
+  ExpectNames(Search(model, {machine}, choices, {1.0, 1.0}).error(), "--context");
+
+  EXPECT_EQ(ParseTokens("8k", "context").value(), 8192);
+  EXPECT_EQ(ParseTokens("1.5k", "context").value(), 1536);
+  EXPECT_EQ(ParseTokens("131072", "context").value(), 131'072);
+  for (const char* text : {"", "k", "0", "-1", "8kb", "1e9", "nan", "inf", "99999999999", "0.5"}) {
+    const auto tokens = ParseTokens(text, "context");
+    ASSERT_FALSE(tokens.ok()) << text;
+    ExpectNames(tokens.error(), "--context");
+  }
+  EXPECT_DOUBLE_EQ(ParseDuration("50ms", "max-itl").value(), 0.05);
+  EXPECT_DOUBLE_EQ(ParseDuration("2", "max-ttft").value(), 2.0);
+  for (const char* text : {"", "0s", "-1s", "5min", "nan", "1e20s"}) {
+    ExpectNames(ParseDuration(text, "max-itl").error(), "--max-itl");
+  }
+  EXPECT_EQ(BytesText(65.24e9), "65.2 GB");
+  EXPECT_EQ(BytesText(999.96e6), "1.00 GB");
+  EXPECT_EQ(SecondsText(0.0124), "12.4 ms");
+  EXPECT_EQ(TokensText(131'072), "128k");
+}
+
+}  // namespace
+}  // namespace kvasir::plan
