@@ -7,7 +7,8 @@ import sys
 import pytest
 from conftest import BINARY, ROOT, TINY, run_cli
 
-COMMANDS = ["serve", "chat", "complete", "tokenize", "render", "inspect", "bench", "completion"]
+COMMANDS = ["serve", "chat", "complete", "tokenize", "render", "inspect", "bench", "plan", "simulate",
+            "completion"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
