@@ -57,7 +57,7 @@ MemoryOptions OptionsOf(const ModelShape& model, const Choices& choices) {
   options.parallel = choices.parallel;
   options.utilization = choices.utilization;
   options.step_tokens = choices.step_tokens;
-  options.logits_rows = kLogitsRows;
+  options.logits_rows = choices.users > 0 ? std::min(kLogitsRows, choices.users) : kLogitsRows;
   return options;
 }
 

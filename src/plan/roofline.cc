@@ -131,6 +131,7 @@ Roofline::Roofline(const Hardware& hardware, const ModelShape& shape,
       hardware.link_bandwidth > 0 ? hardware.link_bandwidth * options.bandwidth_share : kInfinite;
   overhead_s_ = layers_count * hardware.layer_overhead_s + hardware.step_overhead_s;
   stages_ = stages;
+  replicas_ = replicas;
 }
 
 StepTime Roofline::Step(std::span<const StepSequence> sequences, int64_t logits_count) const {
@@ -164,9 +165,12 @@ StepTime Roofline::Step(std::span<const StepSequence> sequences, int64_t logits_
   out.weight_bytes = dense_bytes_ + expert_bytes_ * experts_used + tokens * row_bytes_ +
                      (logits_count > 0 ? head_bytes_ : 0.0);
   out.flops = tokens * dense_flops_ + logits * head_flops_ + attention_flops + state_flops;
-  out.memory_s = (out.weight_bytes + out.kv_bytes) / bandwidth_;
-  out.compute_s = tokens * dense_seconds_ + logits * head_seconds_ +
-                  (attention_flops + state_flops) / attention_rate_;
+  // Fewer sequences than replicas leave some of them idle.
+  const double idle =
+      replicas_ / std::min(replicas_, static_cast<double>(std::max<size_t>(1, sequences.size())));
+  out.memory_s = (out.weight_bytes + idle * out.kv_bytes) / bandwidth_;
+  out.compute_s = idle * (tokens * dense_seconds_ + logits * head_seconds_ +
+                          (attention_flops + state_flops) / attention_rate_);
   out.link_s = tokens * link_bytes_ / link_rate_ + link_latency_s_;
   out.overhead_s = overhead_s_;
   out.seconds = std::max(out.memory_s, out.compute_s) + out.link_s + out.overhead_s;

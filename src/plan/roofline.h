@@ -99,6 +99,7 @@ class Roofline {
   double link_latency_s_ = 0;
   double overhead_s_ = 0;
   double stages_ = 1;
+  double replicas_ = 1;
 };
 
 }  // namespace kvasir::plan
