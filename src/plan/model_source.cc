@@ -44,7 +44,8 @@ bool Contains(std::string_view text, std::string_view part) {
 // By the names that safetensors and GGUF files give.
 Part PartOfTensor(const files::TensorSummary& tensor) {
   const std::string& name = tensor.name;
-  if (Contains(name, "norm") || name.ends_with("bias") || name.ends_with("sinks")) {
+  if (Contains(name, "norm") || name.ends_with("bias") || name.ends_with("sinks") ||
+      Contains(name, "conv1d")) {
     return Part::kNorms;
   }
   if (Contains(name, "shexp") || Contains(name, "shared_expert.") ||

@@ -175,7 +175,9 @@ TEST(PlanAnswerTest, PartsSumToTheWholeAndMoreOfAnythingIsNeverLess) {
     const Answer more = MakeAnswer(model, larger, choices).value();
     EXPECT_GE(more.users_paged, answer.users_paged) << what;
     // 0: no number of devices would do.
-    if (answer.devices_needed > 0) EXPECT_LE(more.devices_needed, answer.devices_needed) << what;
+    if (answer.devices_needed > 0) {
+      EXPECT_LE(more.devices_needed, answer.devices_needed) << what;
+    }
     EXPECT_FALSE(ToTable(answer).empty());
     EXPECT_FALSE(Explain(answer).empty());
     EXPECT_EQ(ToJson(answer)["users_paged"], answer.users_paged);

@@ -210,7 +210,8 @@ TEST(PlanInputTest, NumbersThatCannotBe) {
   choices = {};
   choices.reserved_tokens = 1'000'000;
   ExpectNames(error_of(choices), "--max-model-len");
-  choices = {.context_tokens = 8192, .reserved_tokens = 4096};
+  choices.context_tokens = 8192;
+  choices.reserved_tokens = 4096;
   ExpectNames(error_of(choices), "--max-model-len");
   for (const auto& [parallel, flag] : {std::pair{Parallel{3, 1, 1}, "--tensor-parallel"},
                                        std::pair{Parallel{16, 1, 1}, "--tensor-parallel"},
