@@ -57,6 +57,7 @@ int RunChat(ChatFlags& flags) {
   std::fprintf(stderr, "loading %s ...\n", flags.engine.model.c_str());
   auto loaded = LoadEngine(flags.engine);
   if (!loaded.ok()) return Fail(loaded.error(), kExitModel);
+  if (!loaded->chat_template_error.empty()) return kExitModel;  // said while loading
   if (loaded->chat_template == nullptr) {
     return Fail(MakeError(ErrorCode::kUnsupported,
                           "{}: the model has no chat template; give one with --chat-template FILE, "

@@ -9,6 +9,7 @@
 
 #include "app/commands.h"
 #include "app/exit_codes.h"
+#include "app/signals.h"
 #include "app/units.h"
 
 namespace kvasir::app {
@@ -67,6 +68,7 @@ int Main(int argc, char** argv) {
   CLI::App app("Kvasir: an inference server for large language models", "kvasir");
   app.set_version_flag("--version", "kvasir " KVASIR_VERSION);
   app.require_subcommand(1);
+  InstallFileFaultHandler();
   app.get_formatter()->column_width(44);
   int exit_code = kExitOk;
   AddServe(app, exit_code);

@@ -8,7 +8,8 @@
 #include <random>
 #include <utility>
 
-#include "server/server.h"
+#include "base/log.h"
+#include "server/sampling_values.h"
 #include "text/detokenizer.h"
 
 namespace kvasir::app {
@@ -52,18 +53,28 @@ Result<Request> MakeRequest(const LoadedEngine& loaded, std::vector<TokenId> pro
   request.prompt = std::move(prompt);
   request.n = 1;
   request.max_tokens = flags.max_tokens > 0 ? std::min(flags.max_tokens, room) : room;
+  if (flags.max_tokens > room) {
+    LogWarning(
+        "--max-tokens {} is shortened to {}: a context of {} tokens holds no more after a prompt "
+        "of {}",
+        flags.max_tokens, room, loaded.engine->config().max_model_len, request.prompt.size());
+  }
   SamplingParams& sampling = request.sampling;
-  sampling.temperature = static_cast<float>(
-      flags.temperature >= 0 ? flags.temperature : defaults.temperature.value_or(1.0));
-  sampling.top_p =
-      static_cast<float>(flags.top_p >= 0 ? flags.top_p : defaults.top_p.value_or(1.0));
-  sampling.top_k =
-      static_cast<int32_t>(flags.top_k >= 0 ? flags.top_k : defaults.top_k.value_or(0));
-  sampling.min_p = static_cast<float>(defaults.min_p.value_or(0.0));
-  sampling.repetition_penalty = static_cast<float>(defaults.repetition_penalty.value_or(1.0));
+  server::SetFilters(flags.asked, defaults, loaded.model->spec().vocab_size, sampling);
   sampling.stop_token_ids = loaded.tokenizer->end_of_generation_ids();
-  sampling.seed = flags.seed != 0 ? flags.seed : std::random_device()();
+  sampling.seed = flags.seed != -1 ? static_cast<uint64_t>(flags.seed) : std::random_device()();
   return request;
+}
+
+// The same ranges as in requests to a server.
+CLI::Validator In(const server::NumberRange& range) {
+  return CLI::Validator(
+      [range](const std::string& text) -> std::string {
+        double value = 0;
+        if (CLI::detail::lexical_cast(text, value) && range.holds(value)) return "";
+        return fmt::format("must be {}, got {}", range.text, text);
+      },
+      "");
 }
 
 }  // namespace
@@ -117,18 +128,32 @@ std::string DescribeSpeed(const GenerateOutcome& outcome) {
 
 void AddSamplingFlags(CLI::App& command, SamplingFlags& flags) {
   const std::string group = "Sampling";
+  server::GenerationDefaults& asked = flags.asked;
   command
-      .add_option("--temperature", flags.temperature,
-                  "0: always the most likely token; default: the model's, else 1")
-      ->check(CLI::Range(0.0, 2.0))
+      .add_option("--temperature", asked.temperature,
+                  "0: always the most likely token; up to 2; default: the model's, else 1")
+      ->check(In(server::kTemperatureRange))
       ->group(group);
-  command.add_option("--top-p", flags.top_p, "Share of probability to draw from, 0 to 1")
-      ->check(CLI::Range(0.0, 1.0))
+  command
+      .add_option("--top-p", asked.top_p,
+                  "Share of probability to draw from, above 0, up to 1; default: the model's")
+      ->check(In(server::kTopPRange))
       ->group(group);
-  command.add_option("--top-k", flags.top_k, "Tokens to draw from; 0: all")
-      ->check(CLI::NonNegativeNumber)
+  command.add_option("--top-k", asked.top_k, "Tokens to draw from; 0: all; default: the model's")
+      ->check(In(server::kTopKRange))
       ->group(group);
-  command.add_option("--seed", flags.seed, "Seed of the draws; 0: a new one each time")
+  command
+      .add_option("--min-p", asked.min_p,
+                  "Share of the likeliest token's probability that others need, 0 to 1; default: "
+                  "the model's")
+      ->check(In(server::kMinPRange))
+      ->group(group);
+  command
+      .add_option("--repetition-penalty", asked.repetition_penalty,
+                  "Divides logits of tokens seen before, 0.01 to 100; default: the model's")
+      ->check(In(server::kRepetitionPenaltyRange))
+      ->group(group);
+  command.add_option("--seed", flags.seed, "Seed of the draws; -1: a new one each time")
       ->capture_default_str()
       ->group(group);
   command

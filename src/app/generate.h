@@ -11,15 +11,14 @@
 #include "app/loaded_engine.h"
 #include "base/result.h"
 #include "contract/request.h"
+#include "server/server.h"
 
 namespace kvasir::app {
 
 struct SamplingFlags {
-  double temperature = -1;  ///< below 0: the model's default
-  double top_p = -1;
-  int64_t top_k = -1;
-  uint64_t seed = 0;
-  int64_t max_tokens = 0;  ///< 0: as many as the context holds
+  server::GenerationDefaults asked;  ///< what is not set is the model's default
+  int64_t seed = -1;                 ///< -1: a new one each time
+  int64_t max_tokens = 0;            ///< 0: as many as the context holds
 };
 
 struct GenerateOutcome {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <utility>
 
 #include "app/model_path.h"
@@ -48,6 +49,23 @@ struct Sizes {
   engine::EngineConfig config;
 };
 
+// The longest request up to `length` that `blocks` hold, by binary search: a longer one never takes
+// fewer. A multiple of the block size, and at least one block.
+int64_t LongestFitting(int64_t length, int64_t block_size, int64_t blocks,
+                       const std::function<int64_t(int64_t)>& blocks_for) {
+  int64_t low = 1;
+  int64_t high = length / block_size;
+  while (low < high) {
+    const int64_t middle = low + (high - low + 1) / 2;
+    if (blocks_for(middle * block_size) <= blocks) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low * block_size;
+}
+
 Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedModel& loaded, DType kv_dtype) {
   const model::ModelSpec& spec = loaded.model->spec();
   if (flags.max_model_len > spec.max_positions) {
@@ -86,14 +104,19 @@ Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedModel& loaded, D
 
   const int64_t blocks = sizes.kv_plan.cache.blocks_count;
   if (blocks < blocks_for(length)) {
+    const int64_t fits = LongestFitting(length, flags.block_size, blocks, blocks_for);
     if (flags.max_model_len > 0) {
+      const int64_t block_bytes = sizes.kv_plan.cache.block_bytes;
       return MakeError(
           ErrorCode::kInvalidArgument,
-          "the KV cache has {} blocks, but a request of --max-model-len {} tokens takes "
-          "{}: give more --kv-cache-memory-bytes or a smaller --max-model-len",
-          blocks, length, blocks_for(length));
+          "the KV cache has {} blocks of {} tokens ({}, {} bytes a token), but a request of "
+          "--max-model-len {} tokens takes {}: --max-model-len {} fits, and "
+          "--kv-cache-memory-bytes {} holds {}",
+          blocks, flags.block_size, FormatBytes(blocks * block_bytes),
+          sizes.kv_plan.bytes_per_token, length, blocks_for(length), fits,
+          blocks_for(length) * block_bytes, length);
     }
-    while (length > flags.block_size && blocks_for(length) > blocks) length -= flags.block_size;
+    length = fits;
     LogWarning("the KV cache holds {} blocks: requests may be {} tokens long, the model could {}",
                blocks, length, spec.max_positions);
   }
@@ -162,9 +185,17 @@ Result<LoadedModel> LoadModel(const EngineFlags& flags) {
                                                            {.max_model_len = flags.max_model_len,
                                                             .progress = LoadProgress()}));
   KVASIR_ASSIGN_OR_RETURN(loaded.tokenizer, text::Tokenizer::FromModelFiles(*loaded.files));
-  KVASIR_ASSIGN_OR_RETURN(loaded.chat_template,
-                          MakeChatTemplate(*loaded.files, *loaded.tokenizer, flags.chat_template,
-                                           flags.content_format));
+  auto made =
+      MakeChatTemplate(*loaded.files, *loaded.tokenizer, flags.chat_template, flags.content_format);
+  if (made.ok()) {
+    loaded.chat_template = std::move(made).value();
+  } else if (!flags.chat_template.empty()) {
+    return std::move(made).error();
+  } else {
+    // Completions do not need it.
+    loaded.chat_template_error = std::move(made).error().message;
+    LogWarning("chat requests will be refused: {}", loaded.chat_template_error);
+  }
   KVASIR_ASSIGN_OR_RETURN(loaded.kv_dtype,
                           runner::ChooseKvDType(flags.kv_cache_dtype, *loaded.files->weights()));
   KVASIR_ASSIGN_OR_RETURN(Sizes sizes, ChooseSizes(flags, loaded, loaded.kv_dtype));

@@ -27,7 +27,8 @@ struct LoadedModel {
   std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<model::Model> model;
   std::unique_ptr<text::Tokenizer> tokenizer;
-  std::unique_ptr<text::ChatTemplate> chat_template;  ///< null: the model has none
+  std::unique_ptr<text::ChatTemplate> chat_template;  ///< null: the model has none that works
+  std::string chat_template_error;                    ///< why the one it has does not
   runner::KvPlan kv_plan;
   DType kv_dtype = DType::kF16;
   engine::EngineConfig config;

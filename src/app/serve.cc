@@ -1,4 +1,6 @@
 // kvasir serve MODEL: the HTTP server.
+#include <arpa/inet.h>
+
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -49,8 +51,11 @@ LogLevel ParseLogLevel(const std::string& name) {
 }
 
 bool IsLoopback(const server::ServerConfig& config) {
-  return !config.uds.empty() || config.host == "localhost" || config.host == "::1" ||
-         config.host.rfind("127.", 0) == 0;
+  if (!config.uds.empty() || config.host == "localhost") return true;
+  in_addr v4{};
+  if (inet_pton(AF_INET, config.host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+  in6_addr v6{};
+  return inet_pton(AF_INET6, config.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 std::string Address(const server::ServerConfig& config, uint16_t port) {
@@ -157,6 +162,12 @@ int RunServe(ServeFlags& flags) {
   if (const auto checked = server::ReadGenerationDefaults(nullptr, *overrides); !checked.ok()) {
     return Fail(checked.error(), kExitUsage);
   }
+  if (const Status status = server::CheckAddress(flags.server); !status.ok()) {
+    return Fail(status.error(), kExitListen);
+  }
+  if (!IsLoopback(flags.server) && flags.server.api_keys.empty()) {
+    LogWarning("anyone who reaches {} can use this server: no --api-key is set", flags.server.host);
+  }
   // Outlives the engine, which tells it of requests.
   std::unique_ptr<plan::TraceRecorder> recorder;
   if (!flags.record_trace.empty()) {
@@ -177,13 +188,11 @@ int RunServe(ServeFlags& flags) {
   if (flags.server.served_model_names.empty()) {
     flags.server.served_model_names = {loaded.files->name};
   }
-  if (!IsLoopback(flags.server) && flags.server.api_keys.empty()) {
-    LogWarning("anyone who reaches {} can use this server: no --api-key is set", flags.server.host);
-  }
 
   server::ModelContext context;
   context.tokenizer = loaded.tokenizer.get();
   context.chat_template = loaded.chat_template.get();
+  context.chat_template_error = loaded.chat_template_error;
   context.defaults = *defaults;
   context.eos_ids = loaded.tokenizer->end_of_generation_ids();
   context.vocab_size = loaded.model->spec().vocab_size;

@@ -1,9 +1,12 @@
 #include "app/signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
 
+#include "app/exit_codes.h"
 #include "base/log.h"
 
 namespace kvasir::app {
@@ -18,6 +21,18 @@ sigset_t WatchedSignals() {
 }
 
 }  // namespace
+
+void InstallFileFaultHandler() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {
+    static constexpr char kLine[] =
+        "kvasir: a page of the model's file cannot be read: the file was cut short or replaced "
+        "while it was in use, or its disk failed\n";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kLine, sizeof(kLine) - 1);
+    _exit(kExitModel);
+  };
+  sigaction(SIGBUS, &action, nullptr);
+}
 
 SignalWatcher::SignalWatcher() {
   std::signal(SIGPIPE, SIG_IGN);

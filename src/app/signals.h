@@ -1,4 +1,5 @@
-// SIGTERM and SIGINT for a server: the first asks for an orderly end, the second ends at once.
+// SIGTERM and SIGINT for a server: the first asks for an orderly end, the second ends at once; and
+// what happens when a mapped file loses its pages.
 #pragma once
 
 #include <atomic>
@@ -7,6 +8,10 @@
 #include <thread>
 
 namespace kvasir::app {
+
+/// From now on a page of a mapped file that cannot be had (the file was cut short, a disk failed)
+/// ends the process with one line and kExitModel instead of a signal.
+void InstallFileFaultHandler();
 
 /// Blocks both signals in the calling thread and all that it starts later, and waits for them on a
 /// thread of its own. Make it before any other thread.

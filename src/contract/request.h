@@ -48,7 +48,7 @@ struct TokenEvent {
   // On the first event of a request alone:
   int64_t cached_tokens = 0;                   ///< prompt tokens whose KV was found, not computed
   std::vector<TokenLogprobs> prompt_logprobs;  ///< position i+1 given 0..i; size is prompt - 1
-  // On the last event of a choice alone (engine clock):
+  // Engine clock. On the last event of a choice; the first two on a request's first event as well:
   TimeNs queue_ns = 0;    ///< arrival to first scheduled
   TimeNs prefill_ns = 0;  ///< first scheduled to first token
   TimeNs decode_ns = 0;   ///< first token to last

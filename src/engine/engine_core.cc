@@ -57,20 +57,20 @@ std::unique_ptr<ChoiceSequence> MakeFork(const ChoiceSequence& lead, int32_t cho
   return child;
 }
 
-void MarkFinished(const RequestState& request, int32_t choice, FinishReason reason, TimeNs now,
-                  TokenEvent& event) {
-  event.finish = reason;
+void SetBeginTimes(const RequestState& request, TimeNs now, TokenEvent& event) {
   if (request.first_scheduled == kNotYet) {
     event.queue_ns = now - request.arrival;
     return;
   }
   event.queue_ns = request.first_scheduled - request.arrival;
-  if (!request.prompt_done) {
-    event.prefill_ns = now - request.first_scheduled;
-    return;
-  }
-  event.prefill_ns = request.first_token - request.first_scheduled;
-  if (request.choices[static_cast<size_t>(choice)].output_count > 0) {
+  event.prefill_ns = (request.prompt_done ? request.first_token : now) - request.first_scheduled;
+}
+
+void MarkFinished(const RequestState& request, int32_t choice, FinishReason reason, TimeNs now,
+                  TokenEvent& event) {
+  event.finish = reason;
+  SetBeginTimes(request, now, event);
+  if (request.prompt_done && request.choices[static_cast<size_t>(choice)].output_count > 0) {
     event.decode_ns = request.choices[static_cast<size_t>(choice)].last_token - request.first_token;
   }
 }
@@ -502,6 +502,7 @@ TokenEvent& EngineCore::Emit(RequestState& request, int32_t index) {
   if (!request.any_event) {
     request.any_event = true;
     event.cached_tokens = request.cached_tokens;
+    SetBeginTimes(request, clock_->Now(), event);
     if (request.prompt_done) event.prompt_logprobs = std::move(request.prompt_logprobs);
   }
   return event;

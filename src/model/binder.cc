@@ -152,6 +152,13 @@ class Binder {
 
   Status BindHead() {
     if (!spec_.tied_embeddings) {
+      if (weights_.Find(names_.head + ".weight") == nullptr) {
+        return MakeError(
+            ErrorCode::kDataLoss,
+            "{}: expected a tensor {}.weight, as the embedding table is not the head: is "
+            "it missing, or is tie_word_embeddings false where it should be true?",
+            weights_.FileOf(weights_.names().front()), names_.head);
+      }
       LinearSource source;
       source.parts = {{names_.head, spec_.vocab_size}};
       source.cols = spec_.hidden_size;

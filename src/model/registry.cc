@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "files/printable.h"
 #include "model/blueprint.h"
 #include "model/families/families.h"
 
@@ -25,6 +26,11 @@ Error UnknownArchitecture(const ConfigReader& reader) {
     if (names.empty()) continue;
     if (!known.empty()) known += ", ";
     known += names.front();
+  }
+  if (reader.architecture().empty()) {
+    return MakeError(ErrorCode::kUnsupported, "{}: {} is missing or empty; supported: {}",
+                     reader.source(), reader.is_gguf() ? "general.architecture" : "architectures",
+                     known);
   }
   return MakeError(ErrorCode::kUnsupported, "{}: architecture '{}' is not supported; supported: {}",
                    reader.source(), reader.architecture().substr(0, 60), known);
@@ -54,6 +60,13 @@ Status CheckSpec(const ConfigReader& reader, const ModelSpec& spec) {
   return Status::Ok();
 }
 
+// "quant_method gptq", or what there is instead.
+std::string QuantMethod(const nlohmann::json& config) {
+  const auto method = config.is_object() ? config.find("quant_method") : config.end();
+  if (method == config.end() || !method->is_string()) return "no quant_method";
+  return fmt::format("quant_method {}", files::Printable(method->get<std::string>()));
+}
+
 }  // namespace
 
 Result<Blueprint> MakeBlueprint(ConfigReader& reader) {
@@ -63,11 +76,12 @@ Result<Blueprint> MakeBlueprint(ConfigReader& reader) {
     return std::find(names.begin(), names.end(), reader.architecture()) != names.end();
   });
   if (family == kFamilies.end()) return UnknownArchitecture(reader);
-  if (reader.HfValue("quantization_config") != nullptr) {
-    return MakeError(ErrorCode::kUnsupported,
-                     "{}: quantization_config: quantized safetensors are not supported; use an "
-                     "unquantized checkpoint or a GGUF",
-                     reader.source());
+  if (const nlohmann::json* config = reader.HfValue("quantization_config")) {
+    return MakeError(
+        ErrorCode::kUnsupported,
+        "{}: quantization_config: quantized safetensors ({}) are not supported; use an "
+        "unquantized checkpoint or a GGUF",
+        reader.source(), QuantMethod(*config));
   }
   Blueprint blueprint = (*family)->build(reader);
   KVASIR_RETURN_IF_ERROR(reader.status());

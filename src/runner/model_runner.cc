@@ -56,9 +56,6 @@ ModelRunner::ModelRunner(model::Model& model, ThreadPool& pool, const RunnerOpti
                          std::unique_ptr<KvStorage> storage)
     : model_(model),
       pool_(pool),
-      drawable_count_(options.tokenizer_vocab_size == 0
-                          ? model.spec().vocab_size
-                          : std::min(options.tokenizer_vocab_size, model.spec().vocab_size)),
       groups_count_(options.cache.groups.size()),
       storage_(std::move(storage)),
       kv_views_(MakeKvViews(model.spec(), options, *storage_)),
@@ -166,8 +163,7 @@ Status ModelRunner::UseRow(const PlanItem& item, const WantedRow& wanted,
   for (size_t i = 0; i < item.samples.size(); ++i) {
     const SampleSlot& slot = item.samples[i];
     SampledToken& sampled = result.samples[i];
-    KVASIR_ASSIGN_OR_RETURN(sampled.token,
-                            sampler.Draw(logits.first(static_cast<size_t>(drawable_count_)), slot));
+    KVASIR_ASSIGN_OR_RETURN(sampled.token, sampler.Draw(logits, slot));
     if (slot.params->logprobs < 0) continue;
     KVASIR_RETURN_IF_ERROR(need_logprobs());
     sampled.logprobs =

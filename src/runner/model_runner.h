@@ -19,8 +19,6 @@ namespace kvasir::runner {
 struct RunnerOptions {
   CacheSpec cache;               ///< PlanKv's
   DType kv_dtype = DType::kF16;  ///< the one that cache.block_bytes was worked out for
-  /// Ids from here on are padding of the embedding table and are never drawn; 0 = all of V may be.
-  int64_t tokenizer_vocab_size = 0;
 };
 
 /// Owns the KV storage. Engine thread only; the pool helps. A row's logits that hold NaN or
@@ -56,7 +54,6 @@ class ModelRunner final : public Runner {
 
   model::Model& model_;
   ThreadPool& pool_;
-  const int64_t drawable_count_;
   const size_t groups_count_;
   std::unique_ptr<KvStorage> storage_;
   std::vector<kernels::KvView> kv_views_;  // [L]

@@ -215,6 +215,13 @@ std::optional<ApiError> PickTemplate(const Context& context, const Fields& field
     own = std::move(made).value();
     chosen = own.get();
   }
+  if (chosen == nullptr && !context.model.chat_template_error.empty()) {
+    return BadRequest(fmt::format("The model's chat template cannot be used: {}. Start the server "
+                                  "with --chat-template FILE, or send a finished prompt to "
+                                  "/v1/completions.",
+                                  context.model.chat_template_error),
+                      "messages");
+  }
   if (chosen == nullptr) {
     return BadRequest(
         "This model has no chat template, so chat requests cannot be turned into a prompt. Start "

@@ -132,12 +132,6 @@ GenerationView Generation::View() const {
 void Generation::Start() {
   const std::shared_ptr<Generation> self = shared_from_this();
   exchange_->SetCancel([self] { self->Close(true); });
-  if (options_.stream && context_.config.sse_ping_interval_ns > 0) {
-    // Comments keep proxies patient, so the head cannot wait for the first token; errors after this
-    // are events.
-    stream_begun_ = true;
-    exchange_->BeginEventStream();
-  }
   std::vector<engine::Engine::Submission> submissions;
   submissions.reserve(prompts_.size());
   for (size_t i = 0; i < prompts_.size(); ++i) {
@@ -152,6 +146,12 @@ void Generation::Start() {
     std::string out;
     Fail(FromError(submitted.error()), out);
     return;
+  }
+  if (options_.stream && context_.config.sse_ping_interval_ns > 0) {
+    // Comments keep proxies patient, so the head cannot wait for the first token; errors after this
+    // are events. No event is handled before `ready_`.
+    stream_begun_ = true;
+    exchange_->BeginEventStream();
   }
   const std::lock_guard lock(mutex_);
   request_ids_ = std::move(submitted).value();
@@ -232,6 +232,9 @@ bool Generation::Handle(QueuedEvent& queued, std::string& out) {
     return false;
   }
   usage_.cached_tokens += event.cached_tokens;
+  // A request's first event tells them; later ones hold zeros, or the same.
+  KeepMax(queue_ns_, event.queue_ns);
+  KeepMax(prefill_ns_, event.prefill_ns);
   if (!event.prompt_logprobs.empty()) {
     prompt_logprobs_[queued.prompt] = std::move(event.prompt_logprobs);
   }
@@ -255,8 +258,6 @@ bool Generation::Handle(QueuedEvent& queued, std::string& out) {
       const std::lock_guard lock(mutex_);
       context_.engine.CancelChoice(request_ids_[queued.prompt], event.index);
     } else {
-      KeepMax(queue_ns_, event.queue_ns);
-      KeepMax(prefill_ns_, event.prefill_ns);
       KeepMax(decode_ns_, event.decode_ns);
     }
   }

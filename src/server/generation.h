@@ -30,7 +30,7 @@ struct Usage {
   int64_t cached_tokens = 0;
 };
 
-/// Of the slowest choice; nullopt: not known, as the choice ended by a stop string.
+/// Of the slowest choice; nullopt: not known, as nothing was drawn or all ended by a stop string.
 struct Timings {
   std::optional<TimeNs> queue_ns;
   std::optional<TimeNs> prefill_ns;

@@ -1,23 +1,26 @@
-// Sampling values of the model's generation_config.json and of --override-generation-config.
+// Sampling values of the model's generation_config.json and of --override-generation-config, and
+// what becomes of them beside those of a request.
+#include <algorithm>
 #include <cmath>
-#include <functional>
+#include <limits>
 
-#include "server/server.h"
+#include "server/sampling_values.h"
 
 namespace kvasir::server {
 namespace {
 
+constexpr double kTemperatureMin = 0.01;  // vLLM's: what is smaller, but not 0, is raised to it
+
 template <typename T>
 Status ReadValue(const nlohmann::json& object, const char* where, const char* key,
-                 const char* range, const std::function<bool(double)>& good,
-                 std::optional<T>& value) {
+                 const NumberRange& range, std::optional<T>& value) {
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return Status::Ok();
   const bool whole = std::is_integral_v<T>;
   if (!found->is_number() || (whole && std::trunc(found->get<double>()) != found->get<double>()) ||
-      !good(found->get<double>())) {
+      !range.holds(found->get<double>())) {
     return MakeParamError(ErrorCode::kInvalidArgument, key, "{}: {} must be {}, got {}", where, key,
-                          range,
+                          range.text,
                           found->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
   value = static_cast<T>(found->get<double>());
@@ -30,24 +33,18 @@ Status Read(const nlohmann::json& object, const char* where, GenerationDefaults&
     return MakeError(ErrorCode::kInvalidArgument, "{}: expected a JSON object, got {}", where,
                      object.type_name());
   }
-  KVASIR_RETURN_IF_ERROR(ReadValue(
-      object, where, "temperature", "in [0, 2]", [](double v) { return v >= 0 && v <= 2; },
-      defaults.temperature));
-  KVASIR_RETURN_IF_ERROR(ReadValue(
-      object, where, "top_p", "in (0, 1]", [](double v) { return v > 0 && v <= 1; },
-      defaults.top_p));
-  KVASIR_RETURN_IF_ERROR(ReadValue(
-      object, where, "top_k", "an integer of -1 or more",
-      [](double v) { return v >= -1 && v <= 1e9; }, defaults.top_k));
-  KVASIR_RETURN_IF_ERROR(ReadValue(
-      object, where, "min_p", "in [0, 1]", [](double v) { return v >= 0 && v <= 1; },
-      defaults.min_p));
-  KVASIR_RETURN_IF_ERROR(ReadValue(
-      object, where, "repetition_penalty", "greater than zero",
-      [](double v) { return v > 0 && v <= 1e6; }, defaults.repetition_penalty));
-  return ReadValue(
-      object, where, "max_new_tokens", "an integer of at least 1",
-      [](double v) { return v >= 1 && v <= 1e12; }, defaults.max_new_tokens);
+  static constexpr NumberRange kTopKs{"an integer of -1 or more",
+                                      [](double v) { return v >= -1 && v <= 1e9; }};
+  static constexpr NumberRange kCounts{"an integer of at least 1",
+                                       [](double v) { return v >= 1 && v <= 1e12; }};
+  KVASIR_RETURN_IF_ERROR(
+      ReadValue(object, where, "temperature", kTemperatureRange, defaults.temperature));
+  KVASIR_RETURN_IF_ERROR(ReadValue(object, where, "top_p", kTopPRange, defaults.top_p));
+  KVASIR_RETURN_IF_ERROR(ReadValue(object, where, "top_k", kTopKs, defaults.top_k));
+  KVASIR_RETURN_IF_ERROR(ReadValue(object, where, "min_p", kMinPRange, defaults.min_p));
+  KVASIR_RETURN_IF_ERROR(ReadValue(object, where, "repetition_penalty", kRepetitionPenaltyRange,
+                                   defaults.repetition_penalty));
+  return ReadValue(object, where, "max_new_tokens", kCounts, defaults.max_new_tokens);
 }
 
 }  // namespace
@@ -58,6 +55,29 @@ Result<GenerationDefaults> ReadGenerationDefaults(const nlohmann::json& generati
   KVASIR_RETURN_IF_ERROR(Read(generation_config, "generation_config.json", defaults));
   KVASIR_RETURN_IF_ERROR(Read(overrides, "--override-generation-config", defaults));
   return defaults;
+}
+
+void SetFilters(const GenerationDefaults& asked, const GenerationDefaults& defaults,
+                int64_t vocab_size, SamplingParams& sampling) {
+  const auto pick = [](std::optional<double> value, std::optional<double> fallback,
+                       double neutral) { return value ? *value : fallback.value_or(neutral); };
+  double temperature = pick(asked.temperature, defaults.temperature, 1.0);
+  if (temperature > 0 && temperature < kTemperatureMin) temperature = kTemperatureMin;
+  sampling.temperature = static_cast<float>(temperature);
+  // What a double holds above zero, a float may not.
+  sampling.top_p = std::max(static_cast<float>(pick(asked.top_p, defaults.top_p, 1.0)),
+                            std::numeric_limits<float>::min());
+  const int64_t top_k = asked.top_k ? *asked.top_k : defaults.top_k.value_or(0);
+  // More than the vocabulary has is all of it.
+  sampling.top_k = top_k < 0 ? 0 : static_cast<int32_t>(std::min(top_k, vocab_size));
+  sampling.min_p = static_cast<float>(pick(asked.min_p, defaults.min_p, 0.0));
+  sampling.repetition_penalty =
+      static_cast<float>(pick(asked.repetition_penalty, defaults.repetition_penalty, 1.0));
+  if (sampling.temperature == 0) {
+    sampling.top_p = 1;
+    sampling.top_k = 0;
+    sampling.min_p = 0;
+  }
 }
 
 }  // namespace kvasir::server

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "server/http_message.h"
+#include "server/sampling_values.h"
 
 namespace kvasir::server {
 namespace {
@@ -16,7 +17,6 @@ constexpr int64_t kStopTokensMax = 16'384;
 constexpr int64_t kBadWordsMax = 1'024;
 constexpr int64_t kLogprobTokensMax = 128;
 constexpr size_t kCacheSaltBytesMax = 1'024;
-constexpr double kTemperatureMin = 0.01;  // vLLM's: what is smaller, but not 0, is raised to it
 constexpr float kLogitBiasMax = 100.0f;
 
 // Fields of features that are not here. null, false and empty lists or objects ask for nothing.
@@ -67,40 +67,22 @@ void RefuseUnsupported(const Fields& fields) {
 }
 
 void ReadFilters(const Context& context, const Fields& fields, SamplingParams& sampling) {
-  const GenerationDefaults& defaults = context.model.defaults;
-  const auto pick = [](std::optional<double> asked, std::optional<double> fallback,
-                       double neutral) {
-    return static_cast<float>(asked ? *asked : fallback.value_or(neutral));
+  const auto number = [&](std::string_view name, const NumberRange& range) {
+    return fields.NumberIn(name, range.text, range.holds);
   };
-  double temperature =
-      fields.NumberIn("temperature", "in [0, 2]", [](double v) { return v >= 0 && v <= 2; })
-          .value_or(defaults.temperature.value_or(1.0));
-  if (temperature > 0 && temperature < kTemperatureMin) temperature = kTemperatureMin;
-  sampling.temperature = static_cast<float>(temperature);
-  sampling.top_p =
-      pick(fields.NumberIn("top_p", "in (0, 1]", [](double v) { return v > 0 && v <= 1; }),
-           defaults.top_p, 1.0);
-  const int64_t top_k =
-      fields.IntIn("top_k", "0 (disable), or at least 1", [](int64_t v) { return v >= -1; })
-          .value_or(defaults.top_k.value_or(0));
-  // More than the vocabulary has is all of it.
-  sampling.top_k = top_k < 0 ? 0 : static_cast<int32_t>(std::min(top_k, context.model.vocab_size));
-  sampling.min_p =
-      pick(fields.NumberIn("min_p", "in [0, 1]", [](double v) { return v >= 0 && v <= 1; }),
-           defaults.min_p, 0.0);
-  const auto in_two = [](double v) { return v >= -2 && v <= 2; };
+  GenerationDefaults asked;
+  asked.temperature = number("temperature", kTemperatureRange);
+  asked.top_p = number("top_p", kTopPRange);
+  asked.top_k = fields.IntIn("top_k", kTopKRange.text,
+                             [](int64_t v) { return kTopKRange.holds(static_cast<double>(v)); });
+  asked.min_p = number("min_p", kMinPRange);
+  asked.repetition_penalty = number("repetition_penalty", kRepetitionPenaltyRange);
+  SetFilters(asked, context.model.defaults, context.model.vocab_size, sampling);
+  static constexpr NumberRange kPenalties{"in [-2, 2]", [](double v) { return v >= -2 && v <= 2; }};
   sampling.presence_penalty =
-      pick(fields.NumberIn("presence_penalty", "in [-2, 2]", in_two), {}, 0);
+      static_cast<float>(number("presence_penalty", kPenalties).value_or(0));
   sampling.frequency_penalty =
-      pick(fields.NumberIn("frequency_penalty", "in [-2, 2]", in_two), {}, 0);
-  sampling.repetition_penalty = pick(fields.NumberIn("repetition_penalty", "greater than zero",
-                                                     [](double v) { return v > 0 && v <= 1e6; }),
-                                     defaults.repetition_penalty, 1.0);
-  if (sampling.temperature == 0) {
-    sampling.top_p = 1;
-    sampling.top_k = 0;
-    sampling.min_p = 0;
-  }
+      static_cast<float>(number("frequency_penalty", kPenalties).value_or(0));
 }
 
 void ReadLogitBias(const Context& context, const Fields& fields, SamplingParams& sampling) {

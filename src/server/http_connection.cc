@@ -28,6 +28,12 @@ constexpr size_t kUnparsedBytesMax = 64 * 1024;
 
 std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
+// The first line of `text`.
+bool EndsInBareLf(std::string_view text) {
+  const size_t end = text.find('\n');
+  return end != std::string_view::npos && (end == 0 || text[end - 1] != '\r');
+}
+
 }  // namespace
 
 namespace {
@@ -154,8 +160,8 @@ void Connection::Parse() {
     }
     error_code ec;
     const uint64_t before = parser_->is_header_done() ? parser_->get().body().size() : 0;
-    const size_t used = parser_->put(asio::buffer(in_.data() + in_begin_, Unparsed()), ec);
-    in_begin_ += used;
+    const std::string_view unparsed(in_.data() + in_begin_, Unparsed());
+    in_begin_ += parser_->put(asio::buffer(unparsed), ec);
     if (ec && ec != http::error::need_more) {
       if (ec == http::error::header_limit) {
         Refuse(431, fmt::format("The request's headers are larger than the limit of {} bytes.",
@@ -163,6 +169,8 @@ void Connection::Parse() {
       } else if (ec == http::error::body_limit) {
         Refuse(413, fmt::format("The request's body is larger than the limit of {} bytes.",
                                 shared_->limits.body_bytes_max));
+      } else if (ec == http::error::bad_version && EndsInBareLf(unparsed)) {
+        Refuse(400, "Malformed HTTP request: lines must end in CR LF, got a bare LF.");
       } else if (ec == http::error::bad_version) {
         Refuse(505, "Only HTTP/1.0 and HTTP/1.1 are spoken here.");
       } else {

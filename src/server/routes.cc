@@ -23,7 +23,7 @@ constexpr std::array kRoutes = {
     Route{.path = "/tokenizer_info", .get = true, .handle = HandleTokenizerInfo},
     Route{.path = "/health", .get = true, .open = true, .handle = HandleHealth},
     Route{.path = "/ready", .get = true, .open = true, .handle = HandleReady},
-    Route{.path = "/ping", .get = true, .post = true, .open = true, .handle = HandleHealth},
+    Route{.path = "/ping", .get = true, .post = true, .handle = HandleHealth},
     Route{.path = "/version", .get = true, .handle = HandleVersion},
     Route{.path = "/metrics", .get = true, .handle = HandleMetrics},
     Route{.path = "/load", .get = true, .handle = HandleLoad},

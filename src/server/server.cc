@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "server/context.h"
 #include "server/exchange.h"
+#include "server/http_message.h"
 #include "server/http_server.h"
 #include "server/routes.h"
 
@@ -23,13 +24,15 @@ constexpr size_t kSmallLengthDigits = 5;
 // What a request that waits for a worker costs beside its body.
 constexpr int64_t kPreparingBytesPerRequest = 4096;
 
-ApiError Unauthorized() {
+HttpResponse UnauthorizedResponse() {
   ApiError error;
   error.status = 401;
   error.type = "invalid_request_error";
   error.message = "Incorrect API key provided.";
   error.code = "invalid_api_key";
-  return error;
+  HttpResponse response = ErrorResponse(error);
+  response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
 }
 
 ApiError NoSuchPath() {
@@ -45,6 +48,26 @@ ApiError WrongMethod() {
   error.status = 405;
   error.type = "MethodNotAllowedError";
   error.message = "Method Not Allowed";
+  return error;
+}
+
+// Compressed bodies would need limits of their own; nothing that speaks this API sends them.
+const std::string* CodedBody(const HttpRequest& request) {
+  for (const auto& [name, value] : request.headers) {
+    if (name == "content-encoding" && !value.empty() && !EqualsIgnoreCase(value, "identity")) {
+      return &value;
+    }
+  }
+  return nullptr;
+}
+
+ApiError UnknownCoding(std::string_view coding) {
+  ApiError error;
+  error.status = 415;
+  error.type = "UnsupportedMediaTypeError";
+  error.message = fmt::format(
+      "Content-Encoding '{}' is not supported: send the body as it is, without a coding.",
+      Shortened(coding, 64));
   return error;
 }
 
@@ -130,16 +153,17 @@ struct Server::State final : HttpHandler {
                                       std::optional<size_t>& api_key) const {
     if (!context.auth.open() && (route == nullptr || !route->open)) {
       api_key = context.auth.Check(request);
-      if (!api_key) {
-        HttpResponse response = ErrorResponse(Unauthorized());
-        response.headers.emplace_back("WWW-Authenticate", "Bearer");
-        return response;
-      }
+      if (!api_key) return UnauthorizedResponse();
     }
     if (route == nullptr) return ErrorResponse(NoSuchPath());
     if (!MethodFits(*route, request.method)) {
       HttpResponse response = ErrorResponse(WrongMethod());
       response.headers.emplace_back("Allow", AllowedMethods(*route));
+      return response;
+    }
+    if (const std::string* coding = route->post ? CodedBody(request) : nullptr) {
+      HttpResponse response = ErrorResponse(UnknownCoding(*coding));
+      response.headers.emplace_back("Accept-Encoding", "identity");
       return response;
     }
     if (route->generates &&
@@ -217,12 +241,16 @@ struct Server::State final : HttpHandler {
     });
   }
 
+  // A preflight carries no key, as browsers send it, and learns nothing; other OPTIONS need one.
   void AnswerOptions(const std::shared_ptr<Exchange>& exchange) const {
     const HttpRequest& request = exchange->request;
     if (request.Header("origin") != nullptr &&
         request.Header("access-control-request-method") != nullptr) {
       HttpResponse response = PreflightResponse(context.config, request);
       return exchange->RespondBare(std::move(response));
+    }
+    if (!context.auth.open() && !context.auth.Check(request)) {
+      return exchange->Respond(UnauthorizedResponse());
     }
     if (exchange->route == nullptr && request.path != "*") {
       return exchange->Fail(NoSuchPath());
@@ -241,6 +269,7 @@ struct Server::State final : HttpHandler {
     ApiError error;
     error.status = status;
     error.type = status == 413   ? "RequestTooLargeError"
+                 : status == 505 ? "HttpVersionNotSupportedError"
                  : status >= 500 ? "InternalServerError"
                                  : "BadRequestError";
     if (status == 503) {

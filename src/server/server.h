@@ -40,6 +40,7 @@ struct GenerationDefaults {
 struct ModelContext {
   const text::Tokenizer* tokenizer = nullptr;
   const text::ChatTemplate* chat_template = nullptr;  ///< null: chat requests get a 400
+  std::string chat_template_error;                    ///< why the model's own cannot be used
   GenerationDefaults defaults;
   /// Ids that end a generation unless the request ignores them; the tokenizer's eos_id (else the
   /// first) ends it without a stop_reason. Empty: the tokenizer's.

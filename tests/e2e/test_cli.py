@@ -96,3 +96,47 @@ def test_unknown_command_names_the_nearest():
     shown = run_cli("sreve", "x")
     assert shown.returncode == 2
     assert "did you mean 'serve'" in shown.stderr
+
+
+@pytest.mark.parametrize(("command", "flags", "said"), [
+    ("complete", ["--top-p", "0"], "--top-p: must be in (0, 1], got 0"),
+    ("complete", ["--top-p", "nan"], "--top-p: must be in (0, 1], got nan"),
+    ("complete", ["--temperature", "2.5"], "--temperature: must be in [0, 2], got 2.5"),
+    ("complete", ["--temperature", "nan"], "--temperature: must be in [0, 2], got nan"),
+    ("complete", ["--top-k", "-2"], "--top-k: must be 0 (disable), or at least 1, got -2"),
+    ("complete", ["--min-p", "1.5"], "--min-p: must be in [0, 1], got 1.5"),
+    ("complete", ["--repetition-penalty", "0"], "must be in [0.01, 100], got 0"),
+    ("complete", ["--max-tokens", "-1"], "--max-tokens"),
+    ("chat", ["--top-p", "0"], "--top-p: must be in (0, 1], got 0"),
+    ("chat", ["--temperature", "-1"], "--temperature: must be in [0, 2], got -1"),
+])
+def test_sampling_flags_have_the_ranges_of_the_server(command, flags, said):
+    text = ["hello"] if command == "complete" else []
+    shown = run_cli(command, TINY / "llama", *text, *flags)
+    assert shown.returncode == 2, shown.stderr
+    assert said in shown.stderr
+    assert shown.stdout == ""
+
+
+def test_max_tokens_beyond_the_context_are_shortened_and_said():
+    shown = run_cli("complete", TINY / "llama", "hello", "--temperature", 0, "--max-model-len", 32,
+                    "--max-tokens", 1000)
+    assert shown.returncode == 0, shown.stderr
+    assert "--max-tokens 1000 is shortened to" in shown.stderr
+    assert "context of 32 tokens" in shown.stderr
+    silent = run_cli("complete", TINY / "llama", "hello", "--temperature", 0, "--max-model-len", 32)
+    assert silent.returncode == 0 and silent.stderr == ""
+    assert silent.stdout == shown.stdout
+
+
+def test_the_address_is_tried_before_the_model_is_loaded(tiny, tmp_path):
+    """A taken port must not cost the time of loading: here the model cannot even be found."""
+    taken = run_cli("serve", "/no/such/model", "--port", tiny.port)
+    assert taken.returncode == 4
+    assert str(tiny.port) in taken.stderr
+    no_pem = tmp_path / "cert.pem"
+    no_pem.write_text("no certificate")
+    broken = run_cli("serve", "/no/such/model", "--port", 0, "--ssl-certfile", no_pem,
+                     "--ssl-keyfile", no_pem)
+    assert broken.returncode == 4
+    assert str(no_pem) in broken.stderr

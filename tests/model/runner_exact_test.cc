@@ -276,34 +276,6 @@ TEST(RunnerTest, NanInOneRowFailsItsItemAlone) {
   test::ExpectSameAnswer(broken[2], healthy[2]);
 }
 
-TEST(RunnerTest, PaddingIdsAreNeverDrawn) {
-  test::LoadedModel loaded = test::LoadTiny("llama", "ref", 1);
-  ASSERT_NE(loaded.model, nullptr);
-  runner::RunnerOptions options;
-  options.cache = runner::MakeCacheSpec(loaded.model->spec(), DType::kF16, 16);
-  options.cache.blocks_count = 4;
-  options.tokenizer_vocab_size = 3;
-  auto runner =
-      std::move(runner::ModelRunner::Create(*loaded.model, *loaded.pool, options)).value();
-  const std::vector<TokenId> tokens = {5, 9, 12};
-  const std::vector<BlockId> table = {2};
-  SamplingParams params;
-  params.temperature = 2.0f;
-  params.logprobs = 20;
-  StepPlan plan;
-  plan.items.resize(1);
-  plan.items[0].tokens = tokens;
-  plan.items[0].block_tables = {table};
-  for (uint64_t seed = 0; seed < 50; ++seed)
-    plan.items[0].samples.push_back({&params, seed, tokens, 3});
-  const StepResult result = runner->Run(plan);
-  ASSERT_EQ(result.items[0].samples.size(), 50u);
-  for (const SampledToken& sampled : result.items[0].samples) {
-    EXPECT_LT(sampled.token, 3);
-    EXPECT_EQ(sampled.logprobs->top.size(), 20u);
-  }
-}
-
 TEST(RunnerTest, AStepOfCopiesAloneAndAnEmptyStep) {
   test::LoadedModel loaded = test::LoadTiny("llama", "ref", 1);
   ASSERT_NE(loaded.model, nullptr);

@@ -217,7 +217,7 @@ void Walk(const Node* node, const std::function<void(const Node*)>& visit) {
 }
 
 // Follows which variables hold the messages, one message, and its content, without regard to
-// scopes, and finds a loop over content.
+// scopes, and finds a loop over content, or a member of one of its parts.
 class ContentLoops {
  public:
   explicit ContentLoops(const Tree& tree) : tree_(tree) {
@@ -290,6 +290,20 @@ class ContentLoops {
            IsMessage(node->a->a);
   }
 
+  // content[0]
+  [[nodiscard]] bool IsPart(const Node* node) const {
+    return node->kind == NodeKind::kItem && node->b->kind == NodeKind::kConst &&
+           !node->b->constant.string() && IsContent(node->a);
+  }
+
+  // content[0]['text'] or content[0].text, but not content[0].upper().
+  [[nodiscard]] bool IsMemberOfPart(const Node* node) const {
+    if (node->kind == NodeKind::kItem) {
+      return node->b->kind == NodeKind::kConst && node->b->constant.string() && IsPart(node->a);
+    }
+    return node->kind == NodeKind::kAttribute && !called_.contains(node) && IsPart(node->a);
+  }
+
   void NoteAssignment(const Node* target, const Node* value) {
     if (target->kind != NodeKind::kName) return;
     const std::string& name = target->name->text;
@@ -321,7 +335,12 @@ class ContentLoops {
         if (IsContent(node->b)) found_ = true;
         return;
       case NodeKind::kCall:
+        called_.insert(node->a);
         NoteMacroCall(node);
+        return;
+      case NodeKind::kItem:
+      case NodeKind::kAttribute:
+        if (IsMemberOfPart(node)) found_ = true;
         return;
       default:
         return;
@@ -329,6 +348,7 @@ class ContentLoops {
   }
 
   const Tree& tree_;
+  std::set<const Node*> called_;  ///< what calls call, noted before their children
   std::map<std::string, std::vector<const Node*>> macros_;
   Names messages_;
   Names message_;

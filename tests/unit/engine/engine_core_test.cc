@@ -503,6 +503,9 @@ TEST(EngineCore, TimesAreThoseOfTheSteps) {
   EXPECT_EQ(last.queue_ns, 30 * kNsPerMs);
   EXPECT_EQ(last.prefill_ns, 20 * kNsPerMs);
   EXPECT_EQ(last.decode_ns, 40 * kNsPerMs);
+  const TokenEvent first = listener->events().front();
+  EXPECT_EQ(first.queue_ns, 30 * kNsPerMs);
+  EXPECT_EQ(first.prefill_ns, 20 * kNsPerMs);
   const EngineMetrics& metrics = core.metrics();
   EXPECT_NEAR(metrics.request_queue_time_seconds.sum(), 0.03, 1e-9);
   EXPECT_NEAR(metrics.request_decode_time_seconds.sum(), 0.02 + 0.04, 1e-9);

@@ -169,6 +169,24 @@ TEST(Chat, StopStringEndsTheChoiceInTheEngineToo) {
   EXPECT_EQ(fixture.metrics().finished_stop.value(), 1);
 }
 
+TEST(Chat, TimingsAreThereWhereAStopStringEndsIt) {
+  ServerFixture fixture;
+  fixture.script.SetTokens(IdsThenEnd("abcdef"));
+  Json body = ChatBody("Hi");
+  body["stop"] = "cd";
+  body["timings"] = true;
+  for (const bool stream : {false, true}) {
+    body["stream"] = stream;
+    const Answer answer = fixture.Post("/v1/chat/completions", body);
+    const Json last = stream ? answer.chunks().back() : answer.json();
+    for (const char* name : {"queue_ms", "prefill_ms", "decode_ms", "first_token_ms", "total_ms",
+                             "prefill_tokens_per_second"}) {
+      EXPECT_TRUE(last.at("timings").at(name).is_number()) << name << answer.body;
+    }
+    EXPECT_GT(last.at("timings").at("prefill_ms").get<double>(), 0.0);
+  }
+}
+
 TEST(Chat, SeveralChoices) {
   ServerFixture fixture;
   fixture.script.SetTokens(Ids("abcdefghijklmnopqrstuvwxyz"));

@@ -47,7 +47,9 @@ TEST(Errors, ValuesOutOfRangeInTheWordsOfVllm) {
       {{{"frequency_penalty", -3}}, "frequency_penalty", "must be in [-2, 2], got -3."},
       {{{"repetition_penalty", 0}},
        "repetition_penalty",
-       "repetition_penalty must be greater than zero, got 0."},
+       "repetition_penalty must be in [0.01, 100], got 0."},
+      {{{"repetition_penalty", 1e308}}, "repetition_penalty", "in [0.01, 100], got 1e+308."},
+      {{{"repetition_penalty", 1e-308}}, "repetition_penalty", "in [0.01, 100], got 1e-308."},
       {{{"max_tokens", 0}}, "max_tokens", "max_tokens must be at least 1, got 0."},
       {{{"max_tokens", -3}}, "max_tokens", "max_tokens must be at least 1, got -3."},
       {{{"max_tokens", 5}, {"min_tokens", 9}},
@@ -78,6 +80,12 @@ TEST(Errors, ValuesOutOfRangeInTheWordsOfVllm) {
   };
   ExpectRefused(fixture, "/v1/chat/completions", ChatBody("Hi"), cases);
   ExpectRefused(fixture, "/v1/completions", {{"prompt", "Hi"}}, cases);
+  // Above zero as a double, zero as a float: still a share to draw from.
+  for (const char* name : {"top_p", "min_p", "temperature"}) {
+    Json tiny = {{"prompt", "Hi"}, {"max_tokens", 1}, {"seed", 1}};
+    tiny[name] = 1e-308;
+    EXPECT_EQ(fixture.Post("/v1/completions", tiny).status, 200) << name;
+  }
   // Sixteen stop strings are fine, seventeen are not; nor is one of 1 MB.
   Json body = ChatBody("Hi");
   body["max_tokens"] = 1;

@@ -236,7 +236,7 @@ TEST(Http, ApiKeys) {
   options.server.api_keys = {"first key", "second"};
   ServerFixture fixture(options);
   fixture.script.SetTokens(IdsThenEnd("ok"));
-  for (const char* path : {"/health", "/ready", "/ping"}) {
+  for (const char* path : {"/health", "/ready"}) {
     EXPECT_EQ(fixture.Call("GET", path).status, 200);
   }
   for (const char* path :

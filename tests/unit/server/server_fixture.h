@@ -51,6 +51,10 @@ struct FixtureOptions {
   ServerConfig server;
   engine::EngineConfig engine;
   bool chat_template = true;
+  std::string chat_source =
+      "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + "
+      "m['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ "
+      "'<|im_start|>assistant\\n' }}{% endif %}";
   GenerationDefaults defaults;
 
   FixtureOptions() {
@@ -79,10 +83,7 @@ class ServerFixture {
     model.tokenizer = &TestTokenizer();
     if (options.chat_template) {
       text::ChatTemplateConfig config;
-      config.source =
-          "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + "
-          "m['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ "
-          "'<|im_start|>assistant\\n' }}{% endif %}";
+      config.source = options.chat_source;
       config.bos_token = "<|bos|>";
       config.eos_token = "<|eos|>";
       chat_template_ = text::ChatTemplate::Create(config).value();

@@ -243,12 +243,14 @@ TEST(Jinja, FactsOfATemplate) {
         "endfor %}"
         "{% endfor %}",
         "{% for p in messages[0]['content'] %}{% endfor %}",
+        "{{ messages[0].content[0].source_lang_code }}", "{{ messages[0]['content'][0]['text'] }}",
         "{% macro show(c) %}{% for p in c %}{% endfor %}{% endmacro %}"
         "{% for m in messages %}{{ show(m.content) }}{% endfor %}"}) {
     EXPECT_EQ(facts(parts).content_form, ContentForm::kParts) << parts;
   }
   for (const char* const text :
-       {"{% for m in messages %}{% for t in m.tool_calls %}{% endfor %}{% endfor %}",
+       {"{{ messages[0].content[0] }}", "{{ messages[0].content[0].upper() }}",
+        "{% for m in messages %}{% for t in m.tool_calls %}{% endfor %}{% endfor %}",
         "{% for m in messages %}{% for line in m.content.split('\\n') %}{% endfor %}{% endfor %}",
         "{% for m in docs %}{% for p in m.content %}{% endfor %}{% endfor %}"}) {
     EXPECT_EQ(facts(text).content_form, ContentForm::kString) << text;
