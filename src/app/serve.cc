@@ -291,6 +291,10 @@ void AddApiFlags(CLI::App& command, ServeFlags& flags) {
                 "Let requests bring their own chat_template")
       ->group(group);
   command
+      .add_flag("--plain-messages", config.plain_messages,
+                "Special tokens written in messages stay text: users cannot forge turns")
+      ->group(group);
+  command
       .add_flag("--clamp-max-tokens", config.clamp_max_tokens,
                 "Shorten max_tokens to what the context holds instead of answering 400")
       ->group(group);

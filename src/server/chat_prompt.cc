@@ -231,6 +231,38 @@ std::optional<ApiError> PickTemplate(const Context& context, const Fields& field
   return std::nullopt;
 }
 
+// Every text in `value`, names of members too.
+Json Marked(const text::Tokenizer& tokenizer, const Json& value, bool special_only) {
+  if (value.is_string()) {
+    return tokenizer.Mark(value.get_ref<const std::string&>(), special_only);
+  }
+  if (value.is_array()) {
+    Json marked = Json::array();
+    for (const Json& item : value) marked.push_back(Marked(tokenizer, item, special_only));
+    return marked;
+  }
+  if (value.is_object()) {
+    Json marked = Json::object();
+    for (const auto& [name, member] : value.get_ref<const Json::object_t&>()) {
+      marked[tokenizer.Mark(name, special_only)] = Marked(tokenizer, member, special_only);
+    }
+    return marked;
+  }
+  return value;
+}
+
+// What users write becomes text that no template and no tokenizer takes for a token. Templates cut
+// an assistant's turns at `</think>`, so there only special tokens are marked.
+void MarkRequest(const text::Tokenizer& tokenizer, text::ChatRequest& request) {
+  for (Json& message : request.messages) {
+    const auto role = message.find("role");
+    const bool assistant = role != message.end() && *role == Json("assistant");
+    message = Marked(tokenizer, message, assistant);
+  }
+  request.documents = Marked(tokenizer, request.documents, false);
+  request.template_kwargs = Marked(tokenizer, request.template_kwargs, false);
+}
+
 }  // namespace
 
 std::optional<ApiError> BuildChatPrompt(const Context& context, const Fields& fields,
@@ -267,6 +299,8 @@ std::optional<ApiError> BuildChatPrompt(const Context& context, const Fields& fi
   const text::ChatTemplate* chosen = nullptr;
   if (std::optional<ApiError> error = PickTemplate(context, fields, own, chosen)) return error;
   request.messages = *messages;
+  const text::Tokenizer& tokenizer = *context.model.tokenizer;
+  if (context.config.plain_messages) MarkRequest(tokenizer, request);
   Result<std::string> rendered =
       chosen->Render(request, text::MessageMode::kPrepared, text::jinja::LocalTimeNow());
   if (!rendered.ok()) {
@@ -275,8 +309,10 @@ std::optional<ApiError> BuildChatPrompt(const Context& context, const Fields& fi
     return error;
   }
   prompt.text = std::move(rendered).value();
-  prompt.ids = context.model.tokenizer->Encode(
-      prompt.text, text::EncodeOptions{.add_special_tokens = add_special_tokens});
+  prompt.ids =
+      tokenizer.Encode(prompt.text, text::EncodeOptions{.add_special_tokens = add_special_tokens,
+                                                        .marked = context.config.plain_messages});
+  if (context.config.plain_messages) prompt.text = text::Tokenizer::Unmark(prompt.text);
   if (prompt.ids.empty()) {
     return BadRequest("The chat template made an empty prompt of these messages.", "messages");
   }

@@ -69,6 +69,7 @@ struct ServerConfig {
   std::vector<std::string> served_model_names;  ///< at least one; the first is shown
   std::string response_role = "assistant";
   bool trust_request_chat_template = false;
+  bool plain_messages = false;  ///< special tokens written in messages stay text
   nlohmann::ordered_json default_chat_template_kwargs = nlohmann::ordered_json::object();
   bool clamp_max_tokens = false;  ///< shorten max_tokens to what fits, instead of a 400
   int64_t max_logprobs = 20;

@@ -31,6 +31,7 @@ Status AddedTokenMatcher::Add(std::string_view content, const AddedToken& token)
                      ByteTrie::kNodesMax);
   }
   tokens_.push_back(token);
+  tokens_.back().bracketed = content.front() == '<' && content.back() == '>';
   tokens_.back().content.clear();
   const auto start = static_cast<uint8_t>(content[0]);
   if (!starts_[start]) {
@@ -65,6 +66,31 @@ int32_t AddedTokenMatcher::LongestAt(std::string_view text, size_t at, size_t& e
     }
   }
   return found;
+}
+
+std::vector<size_t> AddedTokenMatcher::Starts(std::string_view text, bool special_only) const {
+  std::vector<size_t> starts;
+  for (size_t at = starts_count_ == 0 ? text.size() : NextStart(text, 0); at < text.size();
+       at = NextStart(text, at + 1)) {
+    ByteTrie::Node node = ByteTrie::kRoot;
+    bool wanted = false;
+    size_t end = at;
+    while (end < text.size() && !wanted) {
+      node = trie_.Child(node, static_cast<uint8_t>(text[end]));
+      if (node == ByteTrie::kNoNode) break;
+      ++end;
+      if (const int32_t found = trie_.Value(node); found >= 0) {
+        const AddedToken& token = tokens_[static_cast<size_t>(found)];
+        wanted = token.special || (token.bracketed && !special_only);
+      }
+    }
+    // Runs of blanks, which some vocabularies add, forge nothing.
+    const bool blank = text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r';
+    const bool cut_off = node != ByteTrie::kNoNode && end == text.size() && !blank;
+    if (wanted || cut_off) starts.push_back(at);
+    if (at + 1 >= text.size()) break;
+  }
+  return starts;
 }
 
 void AddedTokenMatcher::Split(std::string_view text, bool parse_special,

@@ -19,6 +19,7 @@ struct AddedToken {
   bool rstrip = false;       ///< takes the whitespace behind it
   bool normalized = false;   ///< looked for in the normalized text
   bool special = false;
+  bool bracketed = false;  ///< set by the matcher: `<…>`
 };
 
 /// A part of a text: a token, or text (id -1) between tokens.
@@ -37,6 +38,10 @@ class AddedTokenMatcher {
   /// Appends the segments of `text`, none of them empty. Without `parse_special`, special tokens
   /// are text (but what they cover is not searched for other tokens).
   void Split(std::string_view text, bool parse_special, std::vector<Segment>& out) const;
+
+  /// The places in `text` where a token begins that is special, or, unless `special_only`, written
+  /// in angle brackets; and where the rest of `text` is the begin of any token. In order.
+  [[nodiscard]] std::vector<size_t> Starts(std::string_view text, bool special_only) const;
 
  private:
   [[nodiscard]] size_t NextStart(std::string_view text, size_t at) const;

@@ -61,6 +61,14 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, const EncodeOption
   ids.reserve(text.size() / kBytesPerTokenGuess + impl_->prefix_ids.size() +
               impl_->suffix_ids.size() + 1);
   if (options.add_special_tokens) ids = impl_->prefix_ids;
+  const auto encode = [&](std::string_view part, bool at_start) {
+    std::string unmarked;
+    if (options.marked && part.find(kTokenBreak) != std::string_view::npos) {
+      unmarked = Unmark(part);
+      part = unmarked;
+    }
+    EncodeText(*impl_, part, at_start, scratch.words, ids);
+  };
   scratch.segments.clear();
   impl_->raw_tokens.Split(text, options.parse_special, scratch.segments);
   for (const Segment& segment : scratch.segments) {
@@ -71,7 +79,7 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, const EncodeOption
     const bool at_start = segment.text.data() == text.data();
     const std::string_view normalized = impl_->normalizer.Apply(segment.text, scratch.normalizer);
     if (impl_->normalized_tokens.empty()) {
-      EncodeText(*impl_, normalized, at_start, scratch.words, ids);
+      encode(normalized, at_start);
       continue;
     }
     scratch.inner_segments.clear();
@@ -80,8 +88,7 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, const EncodeOption
       if (inner.id >= 0) {
         ids.push_back(inner.id);
       } else {
-        EncodeText(*impl_, inner.text, at_start && inner.text.data() == normalized.data(),
-                   scratch.words, ids);
+        encode(inner.text, at_start && inner.text.data() == normalized.data());
       }
     }
   }
@@ -90,6 +97,43 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, const EncodeOption
   }
   scratch.Trim();
   return ids;
+}
+
+std::string Tokenizer::Mark(std::string_view text, bool special_only) const {
+  std::string clean;
+  if (text.find(kTokenBreak) != std::string_view::npos) {
+    clean = Unmark(text);
+    text = clean;
+  }
+  std::vector<size_t> starts = impl_->raw_tokens.Starts(text, special_only);
+  const std::vector<size_t> more = impl_->normalized_tokens.Starts(text, special_only);
+  starts.insert(starts.end(), more.begin(), more.end());
+  std::sort(starts.begin(), starts.end());
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  std::string marked;
+  marked.reserve(text.size() + starts.size() * kTokenBreak.size());
+  size_t done = 0;
+  for (const size_t start : starts) {
+    const size_t behind = start + Utf8Length(static_cast<uint8_t>(text[start]));
+    marked += text.substr(done, behind - done);
+    marked += kTokenBreak;
+    done = behind;
+  }
+  marked += text.substr(done);
+  return marked;
+}
+
+std::string Tokenizer::Unmark(std::string_view text) {
+  std::string clean;
+  clean.reserve(text.size());
+  size_t done = 0;
+  for (size_t at = text.find(kTokenBreak); at != std::string_view::npos;
+       at = text.find(kTokenBreak, done)) {
+    clean += text.substr(done, at - done);
+    done = at + kTokenBreak.size();
+  }
+  clean += text.substr(done);
+  return clean;
 }
 
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {

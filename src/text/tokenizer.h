@@ -17,12 +17,18 @@
 
 namespace kvasir::text {
 
+/// Stands inside what reads like an added token and is none, from Mark to Encode: U+10FFFF, which
+/// Unicode has set aside for such use.
+inline constexpr std::string_view kTokenBreak = "\xF4\x8F\xBF\xBF";
+
 struct EncodeOptions {
   /// Adds what the tokenizer's post-processor (or GGUF's add_bos/add_eos flags) puts around a text.
   bool add_special_tokens = true;
   /// false: tokens marked special, written out in the text, are encoded as plain text. Added tokens
   /// that are not special (`<think>`) are matched all the same.
   bool parse_special = true;
+  /// The text holds kTokenBreaks, which are taken out once added tokens are found.
+  bool marked = false;
 };
 
 /// Immutable after load; every method may be called from any thread.
@@ -47,6 +53,13 @@ class Tokenizer {
   /// linear in the length (n log n inside one word).
   [[nodiscard]] std::vector<int32_t> Encode(std::string_view text,
                                             const EncodeOptions& options = {}) const;
+
+  /// `text`, to be put into a prompt by a template, with kTokenBreaks that keep special tokens (and
+  /// added ones in angle brackets, such as `</think>`, unless `special_only`) written in it from
+  /// being found. Those that were there before are dropped.
+  [[nodiscard]] std::string Mark(std::string_view text, bool special_only) const;
+  /// `text` without kTokenBreaks.
+  [[nodiscard]] static std::string Unmark(std::string_view text);
 
   /// Valid UTF-8. Ids without a token are skipped. A leading space that the decoder strips is
   /// stripped, as `ids` are taken to begin the text; to decode a continuation use Detokenizer.
