@@ -82,6 +82,10 @@ int RunChat(ChatFlags& flags) {
     if (*line == "/exit" || *line == "/quit") break;
     if (*line == "/clear") begin();
     if (line->empty() || *line == "/clear") continue;
+    if (line->front() == '/' && line->find(' ') == std::string::npos) {
+      std::fprintf(stderr, "%s is no command: /clear, /exit\n", line->c_str());
+      continue;
+    }
     request.messages.push_back({{"role", "user"}, {"content", *line}});
     const auto prompt = loaded->chat_template->Render(request, text::MessageMode::kPrepared,
                                                       text::jinja::LocalTimeNow());

@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "app/commands.h"
@@ -40,14 +43,55 @@ int ReportUnknownCommand(const CLI::App& app, const std::string& word) {
   return kExitUsage;
 }
 
+// What llama-server calls a flag of ours, where the names are too far apart to be guessed.
+std::string OurNameOf(const std::string& flag) {
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"-m", "--model"},
+      {"-c", "--max-model-len"},
+      {"--ctx-size", "--max-model-len"},
+      {"-t", "--threads"},
+      {"-np", "--max-num-seqs"},
+      {"--parallel", "--max-num-seqs"},
+      {"-p", "--port"},
+      {"-n", "--max-tokens"},
+      {"--n-predict", "--max-tokens"},
+      {"-b", "--max-num-batched-tokens"},
+      {"--batch-size", "--max-num-batched-tokens"},
+      {"--alias", "--served-model-name"},
+      {"--cache-type-k", "--kv-cache-dtype"},
+      {"--cache-type-v", "--kv-cache-dtype"},
+  };
+  for (const auto& [theirs, ours] : kNames) {
+    if (flag == theirs) return std::string(ours);
+  }
+  return {};
+}
+
+void ListCommands(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names += " " + command->get_name();
+  std::fprintf(stderr, "kvasir: expected a command:%s\n", names.c_str());
+}
+
 int ReportUsageError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = Innermost(app);
-  std::fprintf(stderr, "kvasir: %s\n", error.what());
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+  const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (command == &app && !extras) {
+    ListCommands(app);
+  } else if (!extras) {
+    std::fprintf(stderr, "kvasir: %s\n", error.what());
+  } else {
+    std::string words;
+    for (const std::string& word : command->remaining(true)) words += " '" + word + "'";
+    std::fprintf(stderr, "kvasir: not expected:%s\n", words.c_str());
     for (const std::string& word : command->remaining(true)) {
       const std::string flag = word.substr(0, word.find('='));
-      if (flag.rfind("--", 0) != 0) continue;
-      const std::string nearest = Nearest(flag, LongFlags(*command));
+      if (flag.rfind('-', 0) != 0) continue;
+      const std::vector<std::string> known = LongFlags(*command);
+      std::string nearest = OurNameOf(flag);
+      if (std::find(known.begin(), known.end(), nearest) == known.end()) {
+        nearest = Nearest(flag, known);
+      }
       if (!nearest.empty()) {
         std::fprintf(stderr, "kvasir: did you mean %s instead of %s?\n", nearest.c_str(),
                      flag.c_str());

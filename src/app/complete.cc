@@ -43,7 +43,8 @@ int RunComplete(CompleteFlags& flags) {
       });
   if (!outcome.ok()) return Fail(outcome.error(), kExitFailed);
   std::printf("\n");
-  if (flags.verbose) std::fprintf(stderr, "%s\n", DescribeSpeed(*outcome).c_str());
+  std::fflush(stdout);
+  if (flags.verbose) std::fprintf(stderr, "[%s]\n", DescribeSpeed(*outcome).c_str());
   return kExitOk;
 }
 

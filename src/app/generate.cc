@@ -93,17 +93,27 @@ Result<GenerateOutcome> Generate(LoadedEngine& loaded, std::vector<TokenId> prom
     outcome.text += piece;
     show(piece);
   };
+  // An interrupted request has no last event that tells its times.
+  const auto began = std::chrono::steady_clock::now();
+  auto first_at = began;
+  auto last_at = began;
+  const auto seconds = [](auto from, auto to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
   for (;;) {
     std::optional<TokenEvent> event = events->Take(std::chrono::milliseconds(50));
     if (stop.load()) {
       loaded.engine->Cancel(id);
       outcome.interrupted = true;
+      outcome.prefill_s = seconds(began, first_at);
+      outcome.decode_s = seconds(first_at, last_at);
       break;
     }
     if (!event) continue;
     outcome.cached_tokens += event->cached_tokens;
     if (event->token) {
-      ++outcome.output_tokens;
+      last_at = std::chrono::steady_clock::now();
+      if (outcome.output_tokens++ == 0) first_at = last_at;
       if (event->stop_token != event->token) emit(detokenizer.Push(*event->token));
     }
     if (event->finish == FinishReason::kError) return event->error;

@@ -108,6 +108,10 @@ Status CompleteConfig(ServeFlags& flags) {
     if (key.empty()) {
       return MakeError(ErrorCode::kInvalidArgument, "--api-key: expected a key, got an empty text");
     }
+    if (key.rfind("--", 0) == 0) {
+      return MakeError(ErrorCode::kInvalidArgument, "--api-key: expected a key, got the flag {}",
+                       key);
+    }
   }
   for (const std::string& name : config.served_model_names) {
     if (name.empty()) {
@@ -374,7 +378,11 @@ void AddVllmFlags(CLI::App& command, ServeFlags& flags) {
     command
         .add_option_function<int>(
             name, [&flags, name](const int&) { flags.without_effect.emplace_back(name); })
-        ->check(CLI::Range(1, 1))
+        ->check([name](const std::string& value) {
+          return value == "1"
+                     ? std::string()
+                     : fmt::format("{}: one device serves; expected 1, got {}", name, value);
+        })
         ->group("");
   }
 }

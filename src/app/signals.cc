@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
@@ -63,11 +64,16 @@ void SignalWatcher::Watch() {
     const int signal = sigtimedwait(&set, nullptr, &poll);
     if (signal < 0) continue;
     const std::lock_guard lock(mutex_);
+    // timeout(1) and shells send one wish to end twice: to the process, and to its group.
+    constexpr auto kSameWish = std::chrono::milliseconds(100);
+    const auto now = std::chrono::steady_clock::now();
+    if (orderly_ && signalled_ && now - first_at_ < kSameWish) continue;
     if (!orderly_ || signalled_) {
       LogWarning("signal {}: ending at once", signal);
       std::_Exit(128 + signal);
     }
     signalled_ = true;
+    first_at_ = now;
     came_.notify_all();
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -34,6 +35,7 @@ class SignalWatcher {
   std::condition_variable came_;
   bool orderly_ = false;
   bool signalled_ = false;
+  std::chrono::steady_clock::time_point first_at_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

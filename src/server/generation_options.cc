@@ -27,6 +27,10 @@ constexpr std::pair<std::string_view, std::string_view> kUnsupported[] = {
     {"guided_choice", "structured output is not available"},
     {"guided_grammar", "structured output is not available"},
     {"structural_tag", "structured output is not available"},
+    // llama-server's names, whose silence would give another answer than was asked for.
+    {"grammar", "structured output is not available"},
+    {"json_schema", "structured output is not available"},
+    {"n_predict", "the name here is max_tokens"},
     {"logits_processors", "logits processors are not available"},
     {"vllm_xargs", "there are no plug-ins that read it"},
     {"repetition_detection", "repetition detection is not available"},
@@ -44,9 +48,16 @@ bool AsksForNothing(const Json& value) {
 void RefuseUnsupported(const Fields& fields) {
   for (const auto& [name, why] : kUnsupported) {
     const Json* value = fields.Find(name);
-    if (value != nullptr && !AsksForNothing(*value)) {
+    // The schema {} asks for any JSON.
+    const bool schema = value != nullptr && value->is_object() &&
+                        (name == "guided_json" || name == "json_schema");
+    if (value != nullptr && (schema || !AsksForNothing(*value))) {
       fields.problems().AddSemantic(Unsupported(std::string(name), std::string(why)));
     }
+  }
+  if (const std::optional<int64_t> best_of = fields.Int("best_of"); best_of && *best_of > 1) {
+    fields.problems().AddSemantic(
+        Unsupported("best_of", "answers are not ranked; n gives several"));
   }
   if (const Json* format = fields.Object("response_format")) {
     const Fields inner(*format, fields.PathOf("response_format"), fields.problems());
