@@ -8,7 +8,7 @@ import threading
 import time
 
 import httpx
-from conftest import TINY, Server, run_cli, sse_events
+from conftest import SMOLLM2, TINY, Server, run_cli, sse_events
 
 
 def open_stream(server, prompt, max_tokens):
@@ -93,10 +93,10 @@ def test_sigterm_finishes_what_runs_and_refuses_what_comes():
 
 
 def test_second_sigterm_ends_at_once():
-    server = Server("default", "--shutdown-timeout", 600)
+    server = Server(SMOLLM2, "--shutdown-timeout", 600)
     sock = open_stream(server, [5, 6, 7], 8000)
     server.process.send_signal(signal.SIGTERM)
-    server.wait_until(lambda: server.get("/ready").status_code == 503)
+    server.wait_until(lambda: server.client.get("/ready").status_code == 503)
     time.sleep(0.2)  # within a tenth of a second it would be the first one's echo
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(timeout=30) == 128 + signal.SIGTERM
@@ -105,7 +105,7 @@ def test_second_sigterm_ends_at_once():
 
 def test_a_sigterm_that_comes_twice_at_once_is_one():
     """timeout(1) signals the process and its group: the running stream must still finish."""
-    server = Server("default", "--shutdown-timeout", 600)
+    server = Server(SMOLLM2, "--shutdown-timeout", 600)
     sock = open_stream(server, [5, 6, 7], 60)
     server.process.send_signal(signal.SIGTERM)
     server.process.send_signal(signal.SIGTERM)
