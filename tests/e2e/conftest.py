@@ -1,5 +1,6 @@
 """The real binary, started for a test and asked over loopback."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -17,6 +18,17 @@ BINARY = pathlib.Path(os.environ.get("KVASIR_BINARY", ROOT / "build/release/kvas
 TINY = ROOT / "tests/data/models"
 CACHE = pathlib.Path(os.environ.get("KVASIR_MODEL_CACHE", ROOT / ".cache/models"))
 SMOLLM2 = CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+# clients/ runs in an environment of its own, which has these clients.
+if importlib.util.find_spec("litellm") is None:
+    collect_ignore = ["clients"]
+else:  # Nothing there may look beyond this machine.
+    os.environ.update({
+        "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "LANGSMITH_TRACING": "false",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True", "TOKENIZERS_PARALLELISM": "false",
+        "OPENAI_API_KEY": "none",
+    })
 
 
 def scaled(count, least=2):

@@ -1,0 +1,88 @@
+"""Debian's Prometheus: promtool's check of the page, and a real scrape of it."""
+
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+
+import httpx
+import pytest
+
+from conftest import ROOT
+
+BIN = pathlib.Path(os.environ.get("KVASIR_PROMETHEUS", ROOT / ".cache/prometheus/usr/bin"))
+
+
+def lint(page):
+    """What promtool says about a page, as lines."""
+    process = subprocess.run([BIN / "promtool", "check", "metrics"], input=page, text=True,
+                             capture_output=True, timeout=60, check=False)
+    assert process.returncode in (0, 3), process.stdout + process.stderr  # 3: lint only
+    return (process.stdout + process.stderr).splitlines()
+
+
+def test_promtool_finds_nothing_but_the_colon(tiny):
+    tiny.complete("Hi", max_tokens=3)
+    page = tiny.client.get("/metrics").text
+    # Names with a colon are vLLM's; the dashboards and gateways that are written for it need them.
+    # Names that vLLM chose and promtool would have chosen otherwise:
+    known = re.compile(r"metric names should not contain ':'")
+    assert [line for line in lint(page) if line and not known.search(line)] == []
+    assert lint("# TYPE bad counter\nbad 1\n"), "promtool says nothing about anything"
+
+
+@pytest.fixture(name="prometheus")
+def fixture_prometheus(tiny, tmp_path):
+    """A Prometheus that scrapes `tiny` every second; gives its URL."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = tmp_path / "prometheus.yml"
+    config.write_text(json.dumps({
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "scrape_configs": [{"job_name": "kvasir", "static_configs": [
+            {"targets": [f"127.0.0.1:{tiny.port}"]}]}]}), encoding="utf-8")
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(
+            [BIN / "prometheus", f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}",
+             f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def query(url, expression):
+    """The values that a query gives; empty as long as there are none or Prometheus is not up."""
+    try:
+        answer = httpx.get(url + "/api/v1/query", params={"query": expression}, timeout=10)
+    except httpx.TransportError:
+        return []
+    if answer.status_code != 200:
+        return []
+    return [float(sample["value"][1]) for sample in answer.json()["data"]["result"]]
+
+
+def test_a_scrape(tiny, prometheus):
+    def wait(expression, wanted):
+        tiny.wait_until(lambda: query(prometheus, expression) == wanted, timeout_s=60)
+
+    wait('up{job="kvasir"}', [1.0])
+    before = tiny.metric("vllm:generation_tokens_total")
+    tiny.complete("Hi", max_tokens=7, ignore_eos=True)
+    wait("vllm:generation_tokens_total", [before + 7])
+    page = tiny.client.get("/metrics").text
+    samples = [line for line in page.splitlines() if line and not line.startswith("#")]
+    assert len(samples) > 100
+    wait("scrape_samples_scraped - scrape_samples_post_metric_relabeling", [0.0])
+    assert query(prometheus, "scrape_samples_scraped")[0] >= len(samples) - 20
+    # The quantiles that dashboards draw.
+    wait("histogram_quantile(0.5, sum by (le) (vllm:time_to_first_token_seconds_bucket)) > bool 0",
+         [1.0])
+    types = httpx.get(prometheus + "/api/v1/targets/metadata", params={"limit": 1000}).json()["data"]
+    types = {entry["metric"]: entry["type"] for entry in types}
+    declared = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.M))
+    assert {name: types.get(name) for name in declared} == declared

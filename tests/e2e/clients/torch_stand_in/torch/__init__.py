@@ -1,0 +1,15 @@
+"""The few names of torch that GuideLLM imports, so that a gigabyte need not be installed for them.
+
+GuideLLM iterates over its prompts with torch's DataLoader: one at a time, in order, in one process.
+"""
+
+
+class Generator:
+    """Seeds a shuffle, which is never asked for here."""
+
+    def manual_seed(self, _seed):
+        return self
+
+
+class Tensor:
+    """Named in annotations only."""
