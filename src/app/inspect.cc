@@ -1,4 +1,5 @@
-// kvasir inspect MODEL: what a model's files hold, without loading the weights.
+// kvasir inspect MODEL: what a model's files hold, without loading the weights. Ends as serve would
+// where a part cannot be read.
 #include "files/inspect.h"
 
 #include <CLI/CLI.hpp>
@@ -10,10 +11,12 @@
 
 #include "app/commands.h"
 #include "app/exit_codes.h"
+#include "app/loaded_engine.h"
 #include "app/model_path.h"
 #include "app/read_file.h"
 #include "app/units.h"
 #include "files/model_files.h"
+#include "files/printable.h"
 #include "model/blueprint.h"
 #include "model/config_reader.h"
 #include "runner/kv_plan.h"
@@ -37,6 +40,7 @@ struct Facts {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::string tokenizer_error;
   bool chat_template = false;
+  std::optional<Error> error;  ///< the first part that cannot be read
 };
 
 Facts Collect(const files::ModelFiles& files) {
@@ -49,14 +53,20 @@ Facts Collect(const files::ModelFiles& files) {
     facts.kv_dtype = runner::ChooseKvDType("auto", *files.weights()).value();
   } else {
     facts.spec_error = blueprint.error().message;
+    facts.error = blueprint.error();
   }
   auto tokenizer = text::Tokenizer::FromModelFiles(files);
   if (tokenizer.ok()) {
     facts.tokenizer = std::move(tokenizer).value();
   } else {
     facts.tokenizer_error = tokenizer.error().message;
+    if (!facts.error) facts.error = tokenizer.error();
   }
   facts.chat_template = files.chat_template.has_value();
+  if (facts.tokenizer && facts.chat_template) {
+    const auto made = MakeChatTemplate(files, *facts.tokenizer, "", "auto");
+    if (!made.ok() && !facts.error) facts.error = made.error();
+  }
   return facts;
 }
 
@@ -113,7 +123,7 @@ void PrintRow(const char* name, const std::string& value) {
 }
 
 void PrintTable(const Facts& facts, bool tensors) {
-  PrintRow("architecture", facts.summary.architecture);
+  PrintRow("architecture", files::Printable(facts.summary.architecture));
   PrintRow("parameters", FormatCount(facts.summary.parameters_count));
   PrintRow("weights", FormatBytes(facts.summary.bytes));
   for (const files::FormatSummary& format : facts.summary.formats) {
@@ -147,7 +157,7 @@ void PrintTable(const Facts& facts, bool tensors) {
   if (!tensors) return;
   std::printf("\n");
   for (const files::TensorSummary& tensor : facts.summary.tensors) {
-    std::printf("%-52s %-6s %-20s %s\n", tensor.name.c_str(),
+    std::printf("%-52s %-6s %-20s %s\n", files::Printable(tensor.name).c_str(),
                 std::string(Info(tensor.dtype).name).c_str(), ToString(tensor.shape).c_str(),
                 FormatBytes(tensor.bytes).c_str());
   }
@@ -160,11 +170,13 @@ int RunInspect(const InspectFlags& flags) {
   if (!files.ok()) return Fail(files.error(), kExitModel);
   const Facts facts = Collect(*files);
   if (flags.json) {
-    std::printf("%s\n", ToJson(facts, flags.tensors).dump(2).c_str());
+    // Names in a GGUF need not be UTF-8.
+    constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+    std::printf("%s\n", ToJson(facts, flags.tensors).dump(2, ' ', false, kReplace).c_str());
   } else {
     PrintTable(facts, flags.tensors);
   }
-  return kExitOk;
+  return facts.error ? Fail(*facts.error, kExitModel) : kExitOk;
 }
 
 }  // namespace

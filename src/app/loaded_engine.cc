@@ -14,6 +14,7 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "cache/capacity.h"
+#include "files/printable.h"
 #include "runner/model_runner.h"
 #include "runner/step_budget.h"
 
@@ -161,9 +162,9 @@ Result<std::unique_ptr<text::ChatTemplate>> MakeChatTemplate(const files::ModelF
   auto made = text::ChatTemplate::Create(std::move(config));
   if (!made.ok()) {
     Error error = std::move(made).error();
-    error.message =
-        fmt::format("{}: chat template: {}",
-                    override_path.empty() ? files.path.string() : override_path, error.message);
+    error.message = fmt::format(
+        "{}: chat template: {}",
+        override_path.empty() ? files::PrintablePath(files.path) : override_path, error.message);
     return error;
   }
   return made;
@@ -181,9 +182,7 @@ Result<LoadedModel> LoadModel(const EngineFlags& flags) {
   KVASIR_ASSIGN_OR_RETURN(loaded.backend, kernels::MakeBackend(flags.kernels, *loaded.pool));
   LogInfo("loading {} with {} kernels on {} threads", path.string(), loaded.backend->name(),
           loaded.pool->size());
-  KVASIR_ASSIGN_OR_RETURN(loaded.model, model::Model::Load(*loaded.files, *loaded.backend,
-                                                           {.max_model_len = flags.max_model_len,
-                                                            .progress = LoadProgress()}));
+  // What is quickly refused is refused before the weights are packed.
   KVASIR_ASSIGN_OR_RETURN(loaded.tokenizer, text::Tokenizer::FromModelFiles(*loaded.files));
   auto made =
       MakeChatTemplate(*loaded.files, *loaded.tokenizer, flags.chat_template, flags.content_format);
@@ -196,13 +195,16 @@ Result<LoadedModel> LoadModel(const EngineFlags& flags) {
     loaded.chat_template_error = std::move(made).error().message;
     LogWarning("chat requests will be refused: {}", loaded.chat_template_error);
   }
+  KVASIR_ASSIGN_OR_RETURN(loaded.model, model::Model::Load(*loaded.files, *loaded.backend,
+                                                           {.max_model_len = flags.max_model_len,
+                                                            .progress = LoadProgress()}));
   KVASIR_ASSIGN_OR_RETURN(loaded.kv_dtype,
                           runner::ChooseKvDType(flags.kv_cache_dtype, *loaded.files->weights()));
   KVASIR_ASSIGN_OR_RETURN(Sizes sizes, ChooseSizes(flags, loaded, loaded.kv_dtype));
   loaded.kv_plan = sizes.kv_plan;
   loaded.config = sizes.config;
   LogInfo("{}: {} in {} layers, weights {} in memory, loaded in {:.2f} s", loaded.files->name,
-          loaded.model->spec().architecture, loaded.model->spec().layers.size(),
+          files::Printable(loaded.model->spec().architecture), loaded.model->spec().layers.size(),
           FormatBytes(loaded.model->weights_bytes()), ToSeconds(clock.Now() - began));
   LogInfo("{} ({})", runner::Describe(sizes.kv_plan, sizes.config.max_model_len),
           Info(loaded.kv_dtype).name);

@@ -20,6 +20,7 @@
 #include "app/units.h"
 #include "base/log.h"
 #include "files/json.h"
+#include "files/printable.h"
 #include "plan/simulate/trace_recorder.h"
 #include "server/server.h"
 
@@ -200,7 +201,7 @@ int RunServe(ServeFlags& flags) {
   context.defaults = *defaults;
   context.eos_ids = loaded.tokenizer->end_of_generation_ids();
   context.vocab_size = loaded.model->spec().vocab_size;
-  context.root = loaded.files->path.string();
+  context.root = files::PrintablePath(loaded.files->path);
   server::Server server(flags.server, context, *loaded.engine);
   if (const Status status = server.Start(); !status.ok()) {
     return Fail(status.error(), kExitListen);

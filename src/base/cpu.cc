@@ -2,6 +2,9 @@
 
 #include <sched.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <algorithm>
 #include <cstdio>
@@ -14,12 +17,23 @@
 namespace kvasir {
 namespace {
 
+#if defined(__x86_64__)
+// Not every compiler's __builtin_cpu_supports knows this one. Leaf 1, ECX.
+bool HasF16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 CpuFeatures Probe() {
   CpuFeatures features;
 #if defined(__x86_64__)
   __builtin_cpu_init();
   features.avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-                  __builtin_cpu_supports("f16c") != 0 && __builtin_cpu_supports("bmi2") != 0;
+                  HasF16c() && __builtin_cpu_supports("bmi2") != 0;
   features.avx512_vnni =
       features.avx2 && __builtin_cpu_supports("avx512f") != 0 &&
       __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <system_error>
 #include <utility>
@@ -141,7 +142,8 @@ Result<GgufFile> OpenGguf(const fs::path& path) {
   if (parts_count > 1) {
     const std::string name = path.filename().string();
     const std::optional<GgufPartOfName> place = ParseGgufPartName(name);
-    const int64_t number = gguf.metadata.Int("split.no").value_or(-1);
+    const int64_t number =
+        std::clamp<int64_t>(gguf.metadata.Int("split.no").value_or(-1), -1, kMaxParts);
     if (number != 0 && place.has_value()) {
       return MakeError(
           ErrorCode::kInvalidArgument,

@@ -418,11 +418,14 @@ class Reader {
             Printable(placed.entry.name), ToString(view.shape), Info(view.dtype).name,
             placed.offset, end, std::max<int64_t>(0, file_bytes - data_start));
       }
-      if (placed.offset < covered) {
+      // ggml writes one tensor after the other, each padded to the alignment, and reads no others.
+      if (placed.offset != RoundUp(covered)) {
         return Broken(
-            "tensor '{}': expected to begin at or after byte {}, where tensor '{}' ends, "
-            "but begins at {}: they overlap",
-            Printable(placed.entry.name), covered, Printable(*previous), placed.offset);
+            "tensor '{}': expected to begin at byte {}, where {} ends, but begins at {}: {}",
+            Printable(placed.entry.name), RoundUp(covered),
+            previous == nullptr ? std::string("the table")
+                                : "tensor '" + Printable(*previous) + "'",
+            placed.offset, placed.offset < covered ? "they overlap" : "there is a hole");
       }
       view.data = data_ + data_start + placed.offset;
       covered = end;

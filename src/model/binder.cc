@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "files/printable.h"
 
 namespace kvasir::model {
 namespace {
@@ -55,8 +56,8 @@ class Binder {
 
  private:
   Error TensorError(const std::string& name, std::string_view expected_and_came) const {
-    return MakeError(ErrorCode::kDataLoss, "{}: tensor {}: {}", weights_.FileOf(name), name,
-                     expected_and_came);
+    return MakeError(ErrorCode::kDataLoss, "{}: tensor {}: {}", weights_.FileOf(name),
+                     files::Printable(name), expected_and_came);
   }
 
   Result<TensorView> Take(const std::string& name, const Shape& shape) {
@@ -278,9 +279,10 @@ class Binder {
           std::any_of(names_.ignored_suffixes.begin(), names_.ignored_suffixes.end(),
                       [&](const std::string& suffix) { return name.ends_with(suffix); });
       if (!ignored) {
-        return TensorError(name, fmt::format("not part of a {} model with {} layers as its "
-                                             "configuration describes it",
-                                             spec_.architecture, spec_.layers.size()));
+        return TensorError(
+            name, fmt::format("not part of a {} model with {} layers as its "
+                              "configuration describes it",
+                              files::Printable(spec_.architecture, 60), spec_.layers.size()));
       }
     }
     return Status::Ok();

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "files/printable.h"
+
 namespace kvasir::model {
 namespace {
 
@@ -77,6 +79,11 @@ CommonConfig ReadCommon(ConfigReader& reader, const CommonDefaults& defaults,
 
 int AddRopeTable(ConfigReader& reader, ModelSpec& spec, const RopeConfig& rope) {
   const int64_t head_dim = spec.layers.front().gqa().head_dim;
+  if (rope.partial_rotary_factor < 0.0 || rope.partial_rotary_factor > 1.0) {
+    reader.Fail({"partial_rotary_factor", "rope.dimension_count"},
+                fmt::format("expected 0 to 1, got {}", rope.partial_rotary_factor));
+    return 0;
+  }
   const auto by_fraction =
       static_cast<int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
   const int64_t rotated = reader.Int({{}, "rope.dimension_count"}, by_fraction);
@@ -177,7 +184,7 @@ kernels::Activation ReadActivation(ConfigReader& reader, std::string_view hf_key
   if (name == "relu") return kernels::Activation::kRelu;
   reader.Fail(Key{hf_key, {}},
               fmt::format("expected silu, gelu, gelu_new, gelu_pytorch_tanh or relu, got {}",
-                          name.substr(0, 40)));
+                          files::Printable(name, 40)));
   return kernels::Activation::kSilu;
 }
 

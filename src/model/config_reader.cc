@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "files/model_files.h"
+#include "files/printable.h"
 
 namespace kvasir::model {
 namespace {
@@ -27,12 +28,12 @@ ConfigReader::ConfigReader(const files::ModelFiles& files, int64_t max_model_len
       is_gguf_(files.kind == files::ModelFiles::Kind::kGguf),
       max_model_len_(max_model_len) {
   if (is_gguf()) {
-    source_ = files.path.string();
+    source_ = files::PrintablePath(files.path);
     architecture_ = std::string(
         files.gguf->metadata.String("general.architecture").value_or(std::string_view()));
     return;
   }
-  source_ = (files.path / "config.json").string();
+  source_ = files::PrintablePath(files.path / "config.json");
   config_ = &files.config;
   if (!config_->is_object()) {
     Fail(MakeError(ErrorCode::kDataLoss, "{}: expected a JSON object", source_));
@@ -81,7 +82,8 @@ void ConfigReader::Fail(Error error) {
 
 void ConfigReader::Fail(const Key& key, std::string_view expected_and_came) {
   Fail(MakeError(ErrorCode::kDataLoss, "{}: {}: {}", source_,
-                 is_gguf() ? GgufKey(key) : std::string(key.hf), expected_and_came));
+                 is_gguf() ? files::Printable(GgufKey(key)) : std::string(key.hf),
+                 expected_and_came));
 }
 
 Status ConfigReader::status() const { return error_ ? Status(*error_) : Status::Ok(); }

@@ -33,7 +33,19 @@ Error UnknownArchitecture(const ConfigReader& reader) {
                      known);
   }
   return MakeError(ErrorCode::kUnsupported, "{}: architecture '{}' is not supported; supported: {}",
-                   reader.source(), reader.architecture().substr(0, 60), known);
+                   reader.source(), files::Printable(reader.architecture(), 60), known);
+}
+
+Status CheckNorm(const ConfigReader& reader, const NormSpec& norm) {
+  if (norm.eps >= 0.0f && norm.eps <= 1.0f) return Status::Ok();
+  return MakeError(ErrorCode::kDataLoss, "{}: a norm's epsilon is {}, expected 0 to 1",
+                   reader.source(), norm.eps);
+}
+
+Status CheckCap(const ConfigReader& reader, float softcap) {
+  if (std::isfinite(softcap) && softcap >= 0.0f) return Status::Ok();
+  return MakeError(ErrorCode::kDataLoss, "{}: a soft cap is {}, expected a finite number from 0",
+                   reader.source(), softcap);
 }
 
 Status CheckSpec(const ConfigReader& reader, const ModelSpec& spec) {
@@ -51,7 +63,15 @@ Status CheckSpec(const ConfigReader& reader, const ModelSpec& spec) {
       return MakeError(ErrorCode::kDataLoss, "{}: attention scale is {}, expected above 0",
                        reader.source(), attention.scale);
     }
+    KVASIR_RETURN_IF_ERROR(CheckCap(reader, attention.softcap));
+    KVASIR_RETURN_IF_ERROR(CheckNorm(reader, attention.qk_norm_spec));
+    for (const auto& norm : {spec.layers[i].attention_pre_norm, spec.layers[i].attention_post_norm,
+                             spec.layers[i].ffn_pre_norm, spec.layers[i].ffn_post_norm}) {
+      if (norm) KVASIR_RETURN_IF_ERROR(CheckNorm(reader, *norm));
+    }
   }
+  KVASIR_RETURN_IF_ERROR(CheckCap(reader, spec.logit_softcap));
+  KVASIR_RETURN_IF_ERROR(CheckNorm(reader, spec.final_norm));
   if (!std::isfinite(spec.logit_scale) || !std::isfinite(spec.embedding_scale) ||
       !std::isfinite(spec.residual_multiplier)) {
     return MakeError(ErrorCode::kDataLoss, "{}: a scale or multiplier is not finite",

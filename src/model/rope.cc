@@ -105,6 +105,23 @@ Status CheckNumbers(double theta, int64_t rotated_dims, const RopeScaling& scali
   return Status::Ok();
 }
 
+/// Numbers that are each in range may still make a rotation that is none.
+Status CheckTable(const RopeTableSpec& table) {
+  constexpr double kFactorMax = 1e6;
+  if (!(std::abs(table.attention_factor) <= kFactorMax)) {
+    return MakeError(ErrorCode::kDataLoss, "rope: attention factor is {}, expected at most {}",
+                     table.attention_factor, kFactorMax);
+  }
+  for (const double frequency : table.frequencies) {
+    if (!std::isfinite(frequency)) {
+      return MakeError(ErrorCode::kDataLoss,
+                       "rope: its scaling gives a frequency of {}, expected a finite number",
+                       frequency);
+    }
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 Result<RopeTableSpec> MakeRopeTable(double theta, int64_t rotated_dims, const RopeScaling& scaling,
@@ -146,6 +163,7 @@ Result<RopeTableSpec> MakeRopeTable(double theta, int64_t rotated_dims, const Ro
       break;
   }
   if (scaling.attention_factor != 0.0) table.attention_factor = scaling.attention_factor;
+  KVASIR_RETURN_IF_ERROR(CheckTable(table));
   return table;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "files/printable.h"
 #include "model/config_reader.h"
 
 namespace kvasir::model {
@@ -56,7 +57,7 @@ RopeScaling::Kind KindOf(ConfigReader& reader, const json& object) {
   if (name == "longrope" || name == "su") return RopeScaling::Kind::kLongrope;
   reader.Fail(Key{"rope_type", {}},
               fmt::format("expected default, linear, dynamic, llama3, yarn or longrope, got {}",
-                          name.substr(0, 40)));
+                          files::Printable(name, 40)));
   return RopeScaling::Kind::kNone;
 }
 
@@ -172,7 +173,7 @@ RopeConfig ReadGgufRope(ConfigReader& reader, const RopeDefaults& defaults) {
   } else if (type != "none" && type != "linear") {
     reader.Fail(Key{{}, "rope.scaling.type"},
                 fmt::format("expected none, linear, yarn, or longrope with its factors, got {}",
-                            type.substr(0, 40)));
+                            files::Printable(type, 40)));
   } else {
     scaling = RopeScaling{};
   }
@@ -208,7 +209,7 @@ int64_t ReadMaxPositions(ConfigReader& reader, const RopeConfig& rope, int64_t o
       break;
   }
   constexpr double kPositionsMax = 1 << 30;
-  return std::max(stored, static_cast<int64_t>(std::min(stretched, kPositionsMax)));
+  return std::max(stored, static_cast<int64_t>(std::clamp(stretched, 0.0, kPositionsMax)));
 }
 
 }  // namespace kvasir::model

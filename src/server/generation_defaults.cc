@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "server/errors.h"
 #include "server/sampling_values.h"
+#include "server/server.h"
 
 namespace kvasir::server {
 namespace {
@@ -19,9 +21,9 @@ Status ReadValue(const nlohmann::json& object, const char* where, const char* ke
   const bool whole = std::is_integral_v<T>;
   if (!found->is_number() || (whole && std::trunc(found->get<double>()) != found->get<double>()) ||
       !range.holds(found->get<double>())) {
-    return MakeParamError(ErrorCode::kInvalidArgument, key, "{}: {} must be {}, got {}", where, key,
-                          range.text,
-                          found->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return MakeParamError(
+        ErrorCode::kInvalidArgument, key, "{}: {} must be {}, got {}", where, key, range.text,
+        Shortened(found->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace), 80));
   }
   value = static_cast<T>(found->get<double>());
   return Status::Ok();

@@ -51,7 +51,8 @@ Status ReadModel(JsonReader& reader, Parts& parts) {
     } else if (key == "merges") {
       parts.merges = value;
     } else if (!reader.failed()) {
-      KVASIR_ASSIGN_OR_RETURN(parts.model[key], ParseComponent("model." + key, value));
+      KVASIR_ASSIGN_OR_RETURN(parts.model[key],
+                              ParseComponent("model." + files::Printable(key, 40), value));
     }
   }
   return Status::Ok();
@@ -92,9 +93,16 @@ size_t CountStrings(std::string_view text) {
   return static_cast<size_t>(std::count(text.begin(), text.end(), '"')) / 2;
 }
 
-Status CheckPiece(int64_t id, std::string_view piece) {
-  if (id < 0 || id > kTokenIdMax) {
-    return MakeError(ErrorCode::kDataLoss, "token id {}: expected 0 to {}", id, kTokenIdMax);
+/// Real vocabularies have few gaps. A small file may not name an id that is as large as a list of
+/// all ids of the largest vocabulary.
+int64_t IdMax(size_t tokens_count) {
+  constexpr int64_t kGapsMax = 1 << 16;
+  return std::min<int64_t>(kTokenIdMax, kGapsMax + 2 * static_cast<int64_t>(tokens_count));
+}
+
+Status CheckPiece(int64_t id, std::string_view piece, int64_t id_max) {
+  if (id < 0 || id > id_max) {
+    return MakeError(ErrorCode::kDataLoss, "token id {}: expected 0 to {}", id, id_max);
   }
   if (piece.size() > kPieceBytesMax) {
     return MakeError(ErrorCode::kDataLoss, "token {}: {} bytes, at most {} are allowed", id,
@@ -109,9 +117,10 @@ Status ReadVocabulary(std::string_view text, Vocabulary& vocabulary) {
   JsonReader reader(text);
   std::string piece;
   int64_t id = 0;
+  const int64_t id_max = IdMax(CountStrings(text));
   for (bool more = reader.EnterObject(); more && reader.NextKey(piece);) {
     if (!reader.ReadInteger(id)) break;
-    KVASIR_RETURN_IF_ERROR(CheckPiece(id, piece));
+    KVASIR_RETURN_IF_ERROR(CheckPiece(id, piece, id_max));
     vocabulary.Add(static_cast<int32_t>(id), piece);
   }
   if (reader.failed()) return reader.error();
@@ -131,7 +140,7 @@ Status ReadScoredVocabulary(std::string_view text, Vocabulary& vocabulary,
       break;
     }
     const auto id = static_cast<int64_t>(scores.size());
-    KVASIR_RETURN_IF_ERROR(CheckPiece(id, piece));
+    KVASIR_RETURN_IF_ERROR(CheckPiece(id, piece, kTokenIdMax));
     vocabulary.Add(static_cast<int32_t>(id), piece);
     scores.push_back(score);
   }
@@ -235,7 +244,8 @@ class Loader {
       tokens.push_back(ToAddedToken(entry, entry["id"].get<int64_t>()));
     }
     AppendTokensOfConfig(tokens);
-    for (AddedToken& token : tokens) KVASIR_RETURN_IF_ERROR(AddToken(token));
+    const int64_t id_max = IdMax(static_cast<size_t>(impl_->vocabulary.size()) + tokens.size());
+    for (AddedToken& token : tokens) KVASIR_RETURN_IF_ERROR(AddToken(token, id_max));
     return Status::Ok();
   }
 
@@ -270,15 +280,15 @@ class Loader {
     }
   }
 
-  Status AddToken(AddedToken& token) {
+  Status AddToken(AddedToken& token, int64_t id_max) {
     if (token.content.empty()) return Status::Ok();  // as Hugging Face: it can never match
-    KVASIR_RETURN_IF_ERROR(CheckPiece(token.id, token.content));
+    KVASIR_RETURN_IF_ERROR(CheckPiece(token.id, token.content, id_max));
     const int32_t known = impl_->vocabulary.Find(token.content);
     if (known >= 0) {
       token.id = known;
     } else {
       if (impl_->vocabulary.Has(token.id)) token.id = impl_->vocabulary.size();
-      KVASIR_RETURN_IF_ERROR(CheckPiece(token.id, token.content));
+      KVASIR_RETURN_IF_ERROR(CheckPiece(token.id, token.content, id_max));
       impl_->vocabulary.Add(token.id, token.content);
     }
     if (token.special) impl_->SetFlag(token.id, Tokenizer::Impl::kSpecial);

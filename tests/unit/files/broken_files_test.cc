@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,36 +16,9 @@
 #include "files/json.h"
 #include "files/model_files.h"
 #include "files/safetensors.h"
+#include "support/counted_allocations.h"
 #include "support/data.h"
 #include "unit/files/file_makers.h"
-
-namespace {
-
-// Bytes that this program ever asked for.
-std::atomic<size_t> allocated_bytes{0};
-
-void* CountedAllocation(size_t bytes) {
-  allocated_bytes += bytes;
-  void* memory = std::malloc(std::max<size_t>(bytes, 1));
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(size_t bytes) { return CountedAllocation(bytes); }
-void* operator new[](size_t bytes) { return CountedAllocation(bytes); }
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  allocated_bytes += bytes;
-  return std::malloc(std::max<size_t>(bytes, 1));
-}
-void* operator new[](size_t bytes, const std::nothrow_t& tag) noexcept {
-  return operator new(bytes, tag);
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
 namespace kvasir::files {
 namespace {
@@ -86,11 +56,11 @@ class Trial {
  public:
   template <typename Open, typename Check>
   void Run(size_t bytes, Open&& open, Check&& check) {
-    const size_t before = allocated_bytes;
+    const int64_t before = test::allocated_bytes;
     const auto result = open();
-    const size_t allocated = allocated_bytes - before;
+    const int64_t allocated = test::allocated_bytes - before;
     // Messages, paths and the like, and for each byte of the file the nodes of a JSON tree or map.
-    EXPECT_LT(allocated, 200'000 + 100 * bytes);
+    EXPECT_LT(allocated, 200'000 + 100 * static_cast<int64_t>(bytes));
     ++runs_count_;
     if (result.ok()) {
       check(*result);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -99,6 +100,16 @@ class Client {
   [[nodiscard]] const std::string& received() const { return received_; }
   /// True where the peer closes, with nothing more to read.
   bool AtEnd() { return received_.empty() && !ReadMore(); }
+
+  /// Appends everything until the peer closes; false where it does not within ten seconds.
+  bool ReadToEnd(std::string& all) {
+    errno = 0;
+    while (ReadMore()) {
+    }
+    all += received_;
+    received_.clear();
+    return errno != EAGAIN && errno != EWOULDBLOCK;
+  }
 
   /// The next answer; nullopt where none comes. `head_only`: of a HEAD request.
   std::optional<Answer> ReadAnswer(bool head_only = false) {
