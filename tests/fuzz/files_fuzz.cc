@@ -134,7 +134,7 @@ KVASIR_FUZZ_TARGET(model_folder) {
                                                   "chat_template.jinja",
                                                   "chat_template.json",
                                                   "model.safetensors.index.json"};
-  static const fs::path folder = [] {
+  static const fs::path& folder = *[] {  // outlives the handler that removes it
     std::string pattern = (fs::temp_directory_path() / "kvasir-fuzz-XXXXXX").string();
     KVASIR_CHECK(mkdtemp(pattern.data()) != nullptr);
     fs::create_directory(pattern + "/model");
@@ -142,7 +142,8 @@ KVASIR_FUZZ_TARGET(model_folder) {
          {"model-00001-of-00005.safetensors", "model-00002-of-00005.safetensors"}) {
       fs::copy(test::DataPath("models/llama-f16-sharded") / shard, fs::path(pattern) / "model");
     }
-    return fs::path(pattern) / "model";
+    std::atexit([] { fs::remove_all(folder.parent_path()); });
+    return new fs::path(fs::path(pattern) / "model");
   }();
   constexpr std::string_view kMark = "=== ";
   for (const std::string& name : kNames) fs::remove(folder / name);

@@ -1,4 +1,8 @@
 // The HTTP face: raw bytes on a connection, bodies of the routes, and JSON alone.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -15,26 +19,36 @@ namespace {
 
 using server::Json;
 
-server::test::ServerFixture& Fixture() {
-  static server::test::ServerFixture& fixture = [&]() -> server::test::ServerFixture& {
+// Not TCP: closed connections would use up the machine's ports.
+const std::string& SocketPath() {
+  static const std::string path =
+      (std::filesystem::temp_directory_path() / fmt::format("kvasir-fuzz-{}.sock", getpid()))
+          .string();
+  return path;
+}
+
+// Starts with the first input, ends with the process.
+void StartServer() {
+  static const server::test::ServerFixture& fixture = *[] {
     server::test::FixtureOptions options;
     options.engine.max_model_len = 64;
     options.engine.cache.blocks_count = 256;
+    options.server.uds = SocketPath();
     options.server.max_n = 4;
     options.server.max_prompts = 4;
     options.server.http_threads = 1;
     options.server.trust_request_chat_template = true;
-    // Ends with the process.
-    return *new server::test::ServerFixture(options);
+    std::atexit([] { std::filesystem::remove(SocketPath()); });
+    return new server::test::ServerFixture(options);
   }();
   KVASIR_CHECK(fixture.status().ok(), "{}", fixture.status().error().message);
-  return fixture;
 }
 
 // Bytes as they come from anyone, cut into at most four writes; then the end of sending.
 KVASIR_FUZZ_TARGET(http) {
   static_cast<void>(server::ParseTarget(input.substr(0, input.find('\n'))));
-  server::test::Client client(Fixture().port());
+  StartServer();
+  server::test::Client client(SocketPath());
   KVASIR_CHECK(client.connected());
   Numbers numbers(input);
   for (int cut = numbers.Byte() % 4; cut > 0; --cut) {
@@ -56,10 +70,11 @@ KVASIR_FUZZ_TARGET(request_body) {
   Numbers numbers(input);
   const std::string& route = kRoutes[numbers.Byte() % kRoutes.size()];
   if (numbers.empty()) return;
-  if (client == nullptr) client = std::make_unique<server::test::Client>(Fixture().port());
+  StartServer();
+  if (client == nullptr) client = std::make_unique<server::test::Client>(SocketPath());
   auto answer = client->Call("POST", route, std::string(numbers.rest()));
   if (!answer) {  // the connection before it was closed
-    client = std::make_unique<server::test::Client>(Fixture().port());
+    client = std::make_unique<server::test::Client>(SocketPath());
     answer = client->Call("POST", route, std::string(numbers.rest()));
   }
   KVASIR_CHECK(answer.has_value(), "no answer");
