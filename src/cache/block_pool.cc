@@ -1,5 +1,6 @@
 #include "cache/block_pool.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/check.h"
@@ -10,10 +11,17 @@ BlockPool::BlockPool(int64_t blocks_count) : head_(static_cast<BlockId>(blocks_c
   KVASIR_CHECK(blocks_count > 0 && blocks_count < std::numeric_limits<BlockId>::max(),
                "a pool of {} blocks", blocks_count);
   links_.resize(static_cast<size_t>(blocks_count) + 1);
+  free_.reserve(static_cast<size_t>(blocks_count));
+  Reset();
+}
+
+void BlockPool::Reset() {
+  std::ranges::fill(links_, Link{});
   links_[Index(head_)].older = head_;
   links_[Index(head_)].newer = head_;
-  free_.reserve(static_cast<size_t>(blocks_count));
+  free_.clear();
   for (BlockId block = head_ - 1; block >= 0; --block) free_.push_back(block);
+  cached_count_ = 0;
 }
 
 BlockId BlockPool::TakeFree() {

@@ -17,6 +17,8 @@ namespace kvasir::cache {
 class BlockPool {
  public:
   explicit BlockPool(int64_t blocks_count);
+  /// All blocks free again, whatever happened to them. Takes no memory.
+  void Reset();
 
   /// A free block with one reference, or kNoBlock where none is free (there may be cached ones).
   /// The block given back last comes first, so that a lightly used pool touches little memory.

@@ -25,6 +25,13 @@ KvCache::KvCache(const CacheSpec& spec, const CacheOptions& options)
   }
 }
 
+void KvCache::Reset() {
+  pool_.Reset();
+  index_.Reset();
+  std::ranges::fill(owners_, Owner{});
+  copy_sources_.clear();
+}
+
 void KvCache::Open(SequenceBlocks& sequence, const std::string& salt) {
   KVASIR_CHECK(!sequence.open());
   sequence.tables.resize(spec_.groups.size());

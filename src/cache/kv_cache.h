@@ -45,6 +45,10 @@ class KvCache {
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
+  /// All blocks free, nothing known; for when the accounting is in doubt. Takes no memory. No
+  /// sequence that was open before may be shown to the cache again until it is emptied.
+  void Reset();
+
   /// Begins a sequence that holds nothing yet and shares only within `salt`.
   void Open(SequenceBlocks& sequence, const std::string& salt);
 

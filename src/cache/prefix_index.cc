@@ -32,6 +32,17 @@ PrefixIndex::PrefixIndex(int64_t block_tokens, int64_t groups_count, int64_t nod
   blocks_.reserve(nodes * static_cast<size_t>(groups_count));
 }
 
+void PrefixIndex::Reset() {
+  nodes_.clear();
+  tokens_.clear();
+  blocks_.clear();
+  unused_ = kNoNode;
+  nodes_count_ = 0;
+  std::ranges::fill(buckets_, kNoNode);
+  roots_.clear();
+  salts_.clear();
+}
+
 NodeId PrefixIndex::PinRoot(const std::string& salt) {
   NodeId root = kNoNode;
   if (const auto found = roots_.find(salt); found != roots_.end()) {

@@ -33,6 +33,8 @@ class PrefixIndex {
   /// `seed` should be unknown to clients, so that nobody can make the table's chains long.
   PrefixIndex(int64_t block_tokens, int64_t groups_count, int64_t nodes_expected, uint64_t seed,
               BlockHash hash);
+  /// Forgets everything, pins included. Takes no memory.
+  void Reset();
 
   /// The root of `salt`, pinned once more.
   [[nodiscard]] NodeId PinRoot(const std::string& salt);

@@ -82,12 +82,20 @@ EngineCore::EngineCore(const EngineConfig& config, std::unique_ptr<Runner> runne
     : config_(config),
       runner_(std::move(runner)),
       clock_(clock),
+      clock_seen_(clock->Now()),
       metrics_(config.max_model_len),
       cache_(config.cache, CacheOptionsOf(config, hashing)),
       scheduler_(SchedulerConfigOf(config), &cache_) {
   const Status valid = ValidateEngineConfig(config);
   KVASIR_CHECK(valid.ok(), "{}", valid.error().message);
   UpdateGauges();
+}
+
+TimeNs EngineCore::Now() {
+  const TimeNs seen = clock_->Now();
+  if (seen < clock_seen_) clock_shift_ += clock_seen_ - seen;
+  clock_seen_ = seen;
+  return seen + clock_shift_;
 }
 
 Status EngineCore::Check(const Request& request) const {
@@ -166,27 +174,44 @@ Status EngineCore::EnterQueue(int64_t prompt_tokens, int64_t requests_count) {
 
 void EngineCore::Enqueue(RequestId id, Request request, std::shared_ptr<RequestListener> listener,
                          TimeNs arrival) {
+  const int32_t n = request.n;
+  const auto prompt_count = static_cast<int64_t>(request.prompt.size());
+  try {
+    TakeIn(id, std::move(request), listener, arrival);
+  } catch (const std::exception& exception) {
+    requests_.erase(id);
+    RefuseArrival(*listener, n, prompt_count, exception.what());
+  }
+}
+
+void EngineCore::TakeIn(RequestId id, Request request, std::shared_ptr<RequestListener> listener,
+                        TimeNs arrival) {
   auto state = std::make_unique<RequestState>();
   state->id = id;
   state->request = std::move(request);
   state->listener = std::move(listener);
-  state->arrival = arrival;
+  // Taken from the clock by another thread, perhaps before the clock went back.
+  state->arrival = std::min(arrival + clock_shift_, Now());
   state->stop_tokens = state->request.sampling.stop_token_ids;
   std::ranges::sort(state->stop_tokens);
   state->choices.resize(static_cast<size_t>(state->request.n));
   state->unfinished_count = state->request.n;
 
-  auto lead = std::make_unique<ChoiceSequence>();
-  lead->rank = schedule::MakeRank(state->request.priority, arrival, id, config_.priority_aging_ns);
-  lead->prompt_count = state->prompt_count();
-  lead->salt = state->request.cache_salt;
-  lead->reuse_prefix = state->request.prompt_logprobs < 0;
-  lead->tokens = state->request.prompt;
-  lead->request = state.get();
-  scheduler_.Add(lead.get());
-  state->choices[0].sequence = std::move(lead);
-  arrivals_.emplace_back(arrival, id);
+  state->choices[0].sequence = std::make_unique<ChoiceSequence>();
+  ChoiceSequence& lead = *state->choices[0].sequence;
+  lead.rank =
+      schedule::MakeRank(state->request.priority, state->arrival, id, config_.priority_aging_ns);
+  lead.prompt_count = state->prompt_count();
+  lead.salt = state->request.cache_salt;
+  lead.reuse_prefix = state->request.prompt_logprobs < 0;
+  lead.tokens = state->request.prompt;
+  lead.request = state.get();
+  arrivals_.emplace_back(state->arrival, id);
+  const int64_t choices_count = choices_count_ + state->request.n;
   requests_.emplace(id, std::move(state));
+  ReserveForEnds(choices_count);
+  scheduler_.Add(&lead);  // last: what goes wrong before leaves no trace of the request there
+  choices_count_ = choices_count;
 }
 
 void EngineCore::Cancel(RequestId id) {
@@ -194,7 +219,7 @@ void EngineCore::Cancel(RequestId id) {
   if (found == requests_.end()) return;
   RequestState& request = *found->second;
   for (int32_t choice = 0; choice < request.request.n; ++choice) {
-    EndChoice(request, choice, FinishReason::kAbort, clock_->Now());
+    EndChoice(request, choice, FinishReason::kAbort, Now());
   }
   Deliver();
 }
@@ -204,12 +229,21 @@ void EngineCore::CancelChoice(RequestId id, int32_t index) {
   if (found == requests_.end()) return;
   RequestState& request = *found->second;
   if (index < 0 || index >= request.request.n) return;
-  EndChoice(request, index, FinishReason::kStop, clock_->Now());
+  EndChoice(request, index, FinishReason::kStop, Now());
   Deliver();
 }
 
 bool EngineCore::Step() {
-  const TimeNs begin = clock_->Now();
+  try {
+    return TryStep();
+  } catch (const std::exception& exception) {
+    StartOver(exception.what());
+  }
+  return true;
+}
+
+bool EngineCore::TryStep() {
+  const TimeNs begin = Now();
   ExpireWaiting(begin);
   if (scheduler_.empty()) {
     Deliver();
@@ -222,7 +256,7 @@ bool EngineCore::Step() {
 
   StepResult result;
   std::string failure;
-  const TimeNs run_begin = clock_->Now();
+  const TimeNs run_begin = Now();
   try {
     result = runner_->Run(plan_);
   } catch (const std::exception& exception) {
@@ -231,7 +265,7 @@ bool EngineCore::Step() {
   } catch (...) {
     failure = "an unknown exception";
   }
-  const TimeNs run_end = clock_->Now();
+  const TimeNs run_end = Now();
 
   scheduler_.FinishRun();
   if (failure.empty()) {
@@ -247,12 +281,12 @@ bool EngineCore::Step() {
   ObserveStep(run_end - run_begin);
   UpdateGauges();
   Deliver();
-  metrics_.step_overhead_seconds.Observe(ToSeconds(clock_->Now() - begin - (run_end - run_begin)));
+  metrics_.step_overhead_seconds.Observe(ToSeconds(Now() - begin - (run_end - run_begin)));
   return true;
 }
 
 void EngineCore::AbortAll() {
-  const TimeNs now = clock_->Now();
+  const TimeNs now = Now();
   while (!requests_.empty()) {
     EndRequest(*requests_.begin()->second, FinishReason::kAbort, Error{}, now);
   }
@@ -458,8 +492,9 @@ void EngineCore::EndRequest(RequestState& request, FinishReason reason, const Er
                             TimeNs now) {
   for (int32_t i = 0; i < request.request.n; ++i) {
     if (request.choices[static_cast<size_t>(i)].finished) continue;
+    Error copy = error;
     TokenEvent& event = Emit(request, i);
-    event.error = error;
+    event.error = std::move(copy);
     MarkFinished(request, i, reason, now, event);
     EndChoice(request, i, reason, now);
   }
@@ -470,6 +505,7 @@ void EngineCore::EndChoice(RequestState& request, int32_t index, FinishReason re
   if (choice.finished) return;
   choice.finished = true;
   --request.unfinished_count;
+  --choices_count_;
   ObserveChoice(metrics_, request, choice, reason, now);
   if (!request.prompt_done && choice.sequence != nullptr && request.unfinished_count > 0) {
     // The lead goes on for the others.
@@ -510,7 +546,13 @@ TokenEvent& EngineCore::Emit(RequestState& request, int32_t index) {
 
 void EngineCore::Deliver() {
   for (Delivery& delivery : deliveries_) {
-    delivery.request->listener->OnEvent(std::move(delivery.event));
+    RequestState& request = *delivery.request;
+    if (request.listener == nullptr) continue;
+    try {
+      request.listener->OnEvent(std::move(delivery.event));
+    } catch (const std::exception& exception) {
+      DropListener(request, exception.what());
+    }
   }
   deliveries_.clear();
   if (ended_.empty()) return;
@@ -527,8 +569,7 @@ void EngineCore::UpdateGauges() {
       static_cast<double>(queued_tokens_.load(std::memory_order_relaxed)));
   // arrivals_ may begin with some that have left the queue; a step cleans them away.
   const bool any_waits = queued_count_.load(std::memory_order_relaxed) > 0 && !arrivals_.empty();
-  metrics_.queue_age_seconds_max.Set(any_waits ? ToSeconds(clock_->Now() - arrivals_.front().first)
-                                               : 0);
+  metrics_.queue_age_seconds_max.Set(any_waits ? ToSeconds(Now() - arrivals_.front().first) : 0);
   metrics_.kv_blocks_used.Set(static_cast<double>(pool.used_count()));
   metrics_.kv_blocks_cached.Set(static_cast<double>(pool.cached_count()));
   metrics_.kv_blocks_free.Set(static_cast<double>(pool.free_count()));

@@ -57,7 +57,8 @@ class EngineCore {
 
   // The owning thread alone, and not from within a listener.
 
-  /// A request that has passed Check and EnterQueue. Ids ascend with arrival.
+  /// A request that has passed Check and EnterQueue. Ids ascend with arrival, which is the clock's.
+  /// Where memory for it is refused it ends with an error.
   void Enqueue(RequestId id, Request request, std::shared_ptr<RequestListener> listener,
                TimeNs arrival);
   /// Ends a request without further events; its blocks are free on return.
@@ -65,7 +66,7 @@ class EngineCore {
   /// Ends one choice without further events, as stopped: its text held a stop string.
   void CancelChoice(RequestId id, int32_t index);
   /// Plans, runs and commits one step, then delivers its events. False where there was nothing to
-  /// do.
+  /// do. An exception in it ends the requests of the step with an error; the others go on.
   bool Step();
   /// Ends everything with kAbort.
   void AbortAll();
@@ -82,6 +83,12 @@ class EngineCore {
     TokenEvent event;
   };
 
+  /// The clock's time, which here never goes back: where the clock does, time stands still for that
+  /// moment and goes on.
+  [[nodiscard]] TimeNs Now();
+  void TakeIn(RequestId id, Request request, std::shared_ptr<RequestListener> listener,
+              TimeNs arrival);
+  bool TryStep();
   void ExpireWaiting(TimeNs now);
   void NoteScheduled(const schedule::Schedule& schedule, TimeNs now);
   void BuildPlan(const schedule::Schedule& schedule);
@@ -100,12 +107,31 @@ class EngineCore {
   /// An event to fill in, to be delivered after the step. Valid until the next call.
   TokenEvent& Emit(RequestState& request, int32_t index);
   void Deliver();
+
+  // engine_core_faults.cc: where memory is refused.
+
+  /// Makes room for the ends of all that is here, `choices_count` choices, so that they need no
+  /// memory when they come.
+  void ReserveForEnds(int64_t choices_count);
+  /// Ends what could not be taken in.
+  void RefuseArrival(RequestListener& listener, int32_t n, int64_t prompt_count,
+                     const std::string& failure);
+  /// The listener did not take an event: its request ends and it hears no more.
+  void DropListener(RequestState& request, const std::string& failure);
+  /// Planning or committing broke off in the midst, so that the books of the scheduler and the
+  /// cache are in doubt. They begin anew, empty: what had a part in the step ends with an error,
+  /// what waited waits on.
+  void StartOver(const std::string& failure);
+  void Requeue(RequestState& request, const Error& error, TimeNs now);
+
   void ObserveStep(TimeNs run_time);
 
   EngineConfig config_;
   std::unique_ptr<Runner> runner_;
   const Clock* clock_;
   RequestObserver* observer_ = nullptr;
+  TimeNs clock_seen_;       ///< the clock's last answer
+  TimeNs clock_shift_ = 0;  ///< how far the clock has gone back so far
   EngineMetrics metrics_;
   cache::KvCache cache_;
   schedule::Scheduler scheduler_;
@@ -114,6 +140,7 @@ class EngineCore {
   std::deque<std::pair<TimeNs, RequestId>>
       arrivals_;  ///< of the queue, oldest first, lazily cleaned
   std::vector<Delivery> deliveries_;
+  int64_t choices_count_ = 0;  ///< unfinished, of all requests
 
   StepPlan plan_;
   std::vector<PlanItem> spare_items_;  ///< keeps their vectors' memory between steps

@@ -36,10 +36,17 @@ Scheduler::Scheduler(const SchedulerConfig& config, cache::KvCache* cache)
                config.max_num_batched_tokens, config.max_num_seqs);
 }
 
+void Scheduler::Reset() {
+  running_.clear();
+  waiting_.clear();
+  copies_.clear();
+  schedule_ = Schedule{};
+}
+
 void Scheduler::Add(Sequence* sequence) {
   KVASIR_CHECK(sequence->state == Sequence::State::kIdle && !sequence->tokens.empty());
-  sequence->state = Sequence::State::kWaiting;
   KVASIR_CHECK(waiting_.insert(sequence).second, "two sequences of one rank");
+  sequence->state = Sequence::State::kWaiting;
 }
 
 void Scheduler::AddFork(Sequence* child, const Sequence& parent) {

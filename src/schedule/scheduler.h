@@ -35,7 +35,11 @@ class Scheduler {
   /// `cache` must outlive the scheduler.
   Scheduler(const SchedulerConfig& config, cache::KvCache* cache);
 
-  /// Queues a sequence.
+  /// Forgets all sequences, whatever state they and the plan are in. Their owner empties or drops
+  /// them.
+  void Reset();
+
+  /// Queues a sequence. Where memory for that is refused, nothing has changed.
   void Add(Sequence* sequence);
   /// Starts `child` with what `parent` has computed, if a seat is free; queues it otherwise.
   void AddFork(Sequence* child, const Sequence& parent);

@@ -103,6 +103,10 @@ std::string ErrorBody(const ApiError& error) {
   return body;
 }
 
+std::string StreamError(const ApiError& error) {
+  return "data: " + ErrorBody(error) + "\n\ndata: [DONE]\n\n";
+}
+
 HttpResponse ErrorResponse(const ApiError& error) {
   HttpResponse response;
   response.status = error.status;

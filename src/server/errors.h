@@ -34,6 +34,8 @@ struct ApiError {
 [[nodiscard]] ApiError FromError(const Error& error);
 
 [[nodiscard]] std::string ErrorBody(const ApiError& error);
+/// The event with which a stream breaks off, and the one that ends it.
+[[nodiscard]] std::string StreamError(const ApiError& error);
 [[nodiscard]] HttpResponse ErrorResponse(const ApiError& error);
 
 /// Shortens `text` for a message: at most `bytes_max` bytes, cut at a character, with "...".

@@ -94,11 +94,11 @@ void Exchange::AddHeaders(HttpResponse& response) const {
 }
 
 void Exchange::Respond(HttpResponse response) {
+  AddHeaders(response);
   {
     const std::lock_guard lock(mutex_);
     status_ = response.status;
   }
-  AddHeaders(response);
   writer_->Respond(std::move(response));
 }
 
@@ -119,11 +119,28 @@ void Exchange::RespondJson(std::string body) {
 
 void Exchange::Fail(const ApiError& error) { Respond(ErrorResponse(error)); }
 
-void Exchange::BeginEventStream() {
+void Exchange::Break(const std::exception& exception) {
+  std::function<void()> cancel;
+  bool answered = false;
+  bool streaming = false;
   {
     const std::lock_guard lock(mutex_);
-    status_ = 200;
+    cancel.swap(cancel_);
+    answered = status_ != 0;
+    streaming = streaming_;
   }
+  if (cancel) cancel();
+  const ApiError error = FromError(MakeError(ErrorCode::kInternal, "{}", exception.what()));
+  if (streaming) {
+    context_.metrics.failed_streams.Add();
+    Write(StreamError(error));
+    EndStream(true);
+  } else if (!answered) {
+    Fail(error);
+  }
+}
+
+void Exchange::BeginEventStream() {
   HttpResponse head;
   head.content_type = "text/event-stream; charset=utf-8";
   head.headers.emplace_back("Cache-Control", "no-cache");
@@ -131,6 +148,9 @@ void Exchange::BeginEventStream() {
   AddHeaders(head);
   context_.metrics.streams.Add();
   writer_->BeginStream(std::move(head), context_.config.sse_ping_interval_ns);
+  const std::lock_guard lock(mutex_);
+  status_ = 200;
+  streaming_ = true;
 }
 
 void Exchange::SetCancel(std::function<void()> cancel) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -44,6 +45,9 @@ class Exchange {
   void RespondBare(HttpResponse response);
   void RespondJson(std::string body);
   void Fail(const ApiError& error);
+  /// What should have answered has thrown (memory was refused): cancels what was begun, and ends
+  /// the answer with a 500 or, in a stream, an error event.
+  void Break(const std::exception& exception);
   /// 200 text/event-stream.
   void BeginEventStream();
   void Write(std::string bytes) { writer_->Write(std::move(bytes)); }
@@ -66,7 +70,8 @@ class Exchange {
   Context& context_;
   std::shared_ptr<ResponseWriter> writer_;
   std::mutex mutex_;  ///< what the connection's thread and the answering one share
-  int status_ = 0;
+  int status_ = 0;    ///< 0: no answer has begun
+  bool streaming_ = false;
   bool ended_ = false;
   std::function<void()> cancel_;
   GenerationRecord record_;

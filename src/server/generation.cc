@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <iterator>
 #include <utility>
 
@@ -173,13 +174,19 @@ void Generation::OnEvent(size_t prompt, TokenEvent event) {
 
 // With the mutex held.
 void Generation::Schedule() {
-  scheduled_ = true;
-  auto drain = [self = shared_from_this()] { self->Drain(); };
   if (heavy_) {
-    context_.workers.Post(std::move(drain));
+    context_.workers.Post([self = shared_from_this()] {
+      try {
+        self->Drain();
+      } catch (const std::exception& exception) {
+        self->exchange_->Break(exception);
+      }
+    });
   } else {
-    exchange_->Post(std::move(drain));
+    // What it throws ends the connection.
+    exchange_->Post([self = shared_from_this()] { self->Drain(); });
   }
+  scheduled_ = true;
 }
 
 void Generation::Drain() {
@@ -309,10 +316,7 @@ void Generation::Fail(const ApiError& error, std::string& out) {
     return;
   }
   context_.metrics.failed_streams.Add();
-  out += "data: ";
-  out += ErrorBody(error);
-  out += "\n\n";
-  out += kDone;
+  out += StreamError(error);
   exchange_->Write(std::move(out));
   exchange_->EndStream(true);
 }

@@ -44,7 +44,11 @@ class Writer final : public ResponseWriter {
          uint64_t sequence)
       : connection_(connection), thread_(std::move(thread)), sequence_(sequence) {}
   ~Writer() override {
-    Dispatch([sequence = sequence_](Connection& c) { c.Abandon(sequence); });
+    try {
+      Dispatch([sequence = sequence_](Connection& c) { c.Abandon(sequence); });
+    } catch (const std::exception& exception) {
+      LogError("a client was not told that its request got no answer: {}", exception.what());
+    }
   }
   void Respond(HttpResponse response) override {
     Dispatch([sequence = sequence_, response = std::move(response)](Connection& c) mutable {
@@ -70,7 +74,7 @@ class Writer final : public ResponseWriter {
     if (!connection) return;
     asio::post(thread_->context,
                [connection = std::move(connection), sequence = sequence_, task = std::move(task)] {
-                 if (connection->Open(sequence)) task();
+                 if (connection->Open(sequence)) connection->Guard(task);
                });
   }
 
@@ -79,8 +83,10 @@ class Writer final : public ResponseWriter {
   void Dispatch(Task task) {
     std::shared_ptr<Connection> connection = connection_.lock();
     if (!connection) return;
-    asio::dispatch(thread_->context, [connection = std::move(connection),
-                                      task = std::move(task)]() mutable { task(*connection); });
+    asio::dispatch(thread_->context,
+                   [connection = std::move(connection), task = std::move(task)]() mutable {
+                     connection->Guard([&] { task(*connection); });
+                   });
   }
 
   // Weak: a writer may outlive its client by far (a request deep in the queue).
@@ -447,11 +453,13 @@ void Connection::ArmTimer() {
     if (ec || at != self->timer_at_) return;
     self->timer_armed_ = false;
     if (self->phase_ == Phase::kClosed || !self->deadline_) return;
-    if (std::chrono::steady_clock::now() < *self->deadline_) {
-      self->ArmTimer();
-    } else {
-      self->OnDeadline();
-    }
+    self->Guard([&self] {
+      if (std::chrono::steady_clock::now() < *self->deadline_) {
+        self->ArmTimer();
+      } else {
+        self->OnDeadline();
+      }
+    });
   });
 }
 

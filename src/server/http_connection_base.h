@@ -6,12 +6,14 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "base/log.h"
 #include "server/http_connection.h"
 
 namespace kvasir::server {
@@ -65,9 +67,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection& operator=(const Connection&) = delete;
 
   void Start() {
-    thread_->connections.insert(this);
-    SetDeadline(shared_->limits.header_timeout_ns);
-    Handshake();
+    Guard([this] {
+      thread_->connections.insert(this);
+      SetDeadline(shared_->limits.header_timeout_ns);
+      Handshake();
+    });
+  }
+
+  /// Runs a handler of this connection. What it throws (memory was refused) ends this connection
+  /// alone, not the server.
+  template <typename Handler>
+  void Guard(const Handler& handler) {
+    try {
+      handler();
+    } catch (const std::exception& exception) {
+      LogError("a connection of {} is cut: {}", remote_, exception.what());
+      Cut();
+    }
   }
 
   /// Cuts the connection, whatever it is doing.

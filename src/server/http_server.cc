@@ -13,6 +13,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <exception>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -73,6 +74,19 @@ std::string DescribeRemote(const tcp::endpoint& endpoint) {
   const std::string address = endpoint.address().to_string();
   return endpoint.address().is_v6() ? fmt::format("[{}]:{}", address, endpoint.port())
                                     : fmt::format("{}:{}", address, endpoint.port());
+}
+
+/// What a connection's handlers throw ends there (Connection::Guard); this is for what lies between
+/// them, as the handing over of a new socket.
+void RunLoop(IoThread& loop) {
+  while (true) {
+    try {
+      loop.context.run();
+      return;
+    } catch (const std::exception& exception) {
+      LogError("an event was lost: {}", exception.what());
+    }
+  }
 }
 
 }  // namespace
@@ -169,24 +183,35 @@ struct HttpServer::State {
   // On loop 0.
   template <typename Acceptor, typename Describe>
   void Accept(Acceptor& acceptor, Describe describe) {
-    const std::shared_ptr<IoThread> loop = loops[next_loop];
-    next_loop = (next_loop + 1) % loops.size();
-    auto socket = std::make_shared<typename Acceptor::protocol_type::socket>(loop->context);
-    acceptor.async_accept(*socket, [this, &acceptor, describe, loop, socket](error_code ec) {
-      if (ec == asio::error::operation_aborted || !acceptor.is_open()) return;
-      if (ec) {
-        if (ec != asio::error::connection_aborted) {
-          LogWarning("accept: {}; trying again in {} ms", ec.message(), kAcceptPause.count());
-          pause->expires_after(kAcceptPause);
-          pause->async_wait([this, &acceptor, describe](error_code waited) {
-            if (!waited) Accept(acceptor, describe);
-          });
-          return;
+    try {
+      const std::shared_ptr<IoThread> loop = loops[next_loop];
+      next_loop = (next_loop + 1) % loops.size();
+      auto socket = std::make_shared<typename Acceptor::protocol_type::socket>(loop->context);
+      acceptor.async_accept(*socket, [this, &acceptor, describe, loop, socket](error_code ec) {
+        if (ec == asio::error::operation_aborted || !acceptor.is_open()) return;
+        if (ec && ec != asio::error::connection_aborted) {
+          return AcceptLater(acceptor, describe, ec.message());
         }
-      } else {
-        Take(std::move(*socket), loop, describe);
-      }
-      Accept(acceptor, describe);
+        if (!ec) {
+          try {
+            Take(std::move(*socket), loop, describe);
+          } catch (const std::exception& exception) {
+            LogError("a new connection is closed: {}", exception.what());
+          }
+        }
+        Accept(acceptor, describe);
+      });
+    } catch (const std::exception& exception) {
+      AcceptLater(acceptor, describe, exception.what());
+    }
+  }
+
+  template <typename Acceptor, typename Describe>
+  void AcceptLater(Acceptor& acceptor, Describe describe, const std::string& why) {
+    LogWarning("accept: {}; trying again in {} ms", why, kAcceptPause.count());
+    pause->expires_after(kAcceptPause);
+    pause->async_wait([this, &acceptor, describe](error_code waited) {
+      if (!waited) Accept(acceptor, describe);
     });
   }
 
@@ -259,7 +284,7 @@ Status HttpServer::Start() {
   });
   for (const std::shared_ptr<IoThread>& loop : state.loops) {
     state.guards.push_back(asio::make_work_guard(loop->context));
-    state.threads.emplace_back([loop] { loop->context.run(); });
+    state.threads.emplace_back([loop] { RunLoop(*loop); });
   }
   return Status::Ok();
 }

@@ -23,12 +23,14 @@ class PlainConnection final : public Connection {
   }
   void Handshake() override { OnHandshake({}); }
   void AsyncRead(asio::mutable_buffer buffer) override {
-    socket_.async_read_some(
-        buffer, [self = Self()](error_code ec, size_t size) { self->OnRead(ec, size); });
+    socket_.async_read_some(buffer, [self = Self()](error_code ec, size_t size) {
+      self->Guard([&] { self->OnRead(ec, size); });
+    });
   }
   void AsyncWrite(asio::const_buffer buffer) override {
-    socket_.async_write_some(
-        buffer, [self = Self()](error_code ec, size_t size) { self->OnWrite(ec, size); });
+    socket_.async_write_some(buffer, [self = Self()](error_code ec, size_t size) {
+      self->Guard([&] { self->OnWrite(ec, size); });
+    });
   }
   void AsyncShutdown() override {
     error_code ec;
@@ -57,16 +59,19 @@ class TlsConnection final : public Connection {
     return std::static_pointer_cast<TlsConnection>(shared_from_this());
   }
   void Handshake() override {
-    stream_.async_handshake(asio::ssl::stream_base::server,
-                            [self = Self()](error_code ec) { self->OnHandshake(ec); });
+    stream_.async_handshake(asio::ssl::stream_base::server, [self = Self()](error_code ec) {
+      self->Guard([&] { self->OnHandshake(ec); });
+    });
   }
   void AsyncRead(asio::mutable_buffer buffer) override {
-    stream_.async_read_some(
-        buffer, [self = Self()](error_code ec, size_t size) { self->OnRead(ec, size); });
+    stream_.async_read_some(buffer, [self = Self()](error_code ec, size_t size) {
+      self->Guard([&] { self->OnRead(ec, size); });
+    });
   }
   void AsyncWrite(asio::const_buffer buffer) override {
-    stream_.async_write_some(
-        buffer, [self = Self()](error_code ec, size_t size) { self->OnWrite(ec, size); });
+    stream_.async_write_some(buffer, [self = Self()](error_code ec, size_t size) {
+      self->Guard([&] { self->OnWrite(ec, size); });
+    });
   }
   // Waits for the peer's close_notify, or the deadline of lingering. A read may be pending beside
   // it and swallow that notice; both end the connection.

@@ -4,7 +4,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include "base/check.h"
@@ -122,6 +124,26 @@ ModelContext WithDefaults(ModelContext model) {
   return model;
 }
 
+/// Bytes that count as long as this lives.
+class CountedBytes {
+ public:
+  CountedBytes(std::atomic<int64_t>& count, int64_t bytes)
+      : count_(count),
+        bytes_(bytes),
+        all_(count.fetch_add(bytes, std::memory_order_relaxed) + bytes) {}
+  ~CountedBytes() { count_.fetch_sub(bytes_, std::memory_order_relaxed); }
+  CountedBytes(const CountedBytes&) = delete;
+  CountedBytes& operator=(const CountedBytes&) = delete;
+
+  /// The count when this was added.
+  [[nodiscard]] int64_t all() const { return all_; }
+
+ private:
+  std::atomic<int64_t>& count_;
+  int64_t bytes_;
+  int64_t all_;
+};
+
 }  // namespace
 
 Context::Context(ServerConfig server_config, ModelContext model_context, engine::Engine& the_engine)
@@ -230,14 +252,16 @@ struct Server::State final : HttpHandler {
     }
     if (!route->worker) return route->handle(context, exchange);
     const auto bytes = static_cast<int64_t>(exchange->body_bytes) + kPreparingBytesPerRequest;
-    const int64_t all = context.preparing_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    if (all > static_cast<int64_t>(context.config.limits.bodies_bytes_max)) {
-      context.preparing_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+    const auto counted = std::make_shared<CountedBytes>(context.preparing_bytes, bytes);
+    if (counted->all() > static_cast<int64_t>(context.config.limits.bodies_bytes_max)) {
       return exchange->Fail(QueueFull("Too many requests wait to be read; try again later."));
     }
-    context.workers.Post([this, exchange, route, bytes] {
-      route->handle(context, exchange);
-      context.preparing_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+    context.workers.Post([this, exchange, route, counted] {
+      try {
+        route->handle(context, exchange);
+      } catch (const std::exception& exception) {
+        exchange->Break(exception);
+      }
     });
   }
 

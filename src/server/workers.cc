@@ -1,6 +1,9 @@
 #include "server/workers.h"
 
+#include <exception>
 #include <utility>
+
+#include "base/log.h"
 
 namespace kvasir::server {
 
@@ -39,7 +42,12 @@ void Workers::Main() {
     std::function<void()> task = std::move(tasks_.front());
     tasks_.pop_front();
     lock.unlock();
-    task();
+    try {
+      task();
+    } catch (const std::exception& exception) {
+      // Tasks tell their clients; even that has failed.
+      LogError("a client was not told that its request failed: {}", exception.what());
+    }
     task = nullptr;
     lock.lock();
   }

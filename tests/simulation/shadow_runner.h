@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -48,6 +49,12 @@ struct ShadowFaults {
   double item_error_chance = 0;  ///< of each item: its writes are garbage, and it says so
 };
 
+/// What is to go wrong in one step.
+struct StepFault {
+  std::function<void()> raise;  ///< throws, when everything that the step should write is garbage
+  int64_t failed_item = -1;     ///< its writes are garbage, and it says so
+};
+
 class ShadowRunner final : public Runner {
  public:
   ShadowRunner(const CacheSpec& spec, int64_t vocab_size, const ShadowFaults& faults, uint64_t seed)
@@ -58,14 +65,20 @@ class ShadowRunner final : public Runner {
         cells_(static_cast<size_t>(spec.blocks_count * spec.block_tokens)),
         writers_(static_cast<size_t>(spec.blocks_count), -1) {}
 
+  /// Asked at the beginning of each step, beside the faults by chance.
+  void set_script(std::function<StepFault(const StepPlan&)> script) { script_ = std::move(script); }
+
   StepResult Run(const StepPlan& plan) override {
+    const StepFault fault = script_ ? script_(plan) : StepFault{};
     CheckCopies(plan);
     for (const BlockCopy& copy : plan.copies) {
       std::copy_n(BlockCells(copy.from), spec_.block_tokens, BlockCells(copy.to));
     }
-    if (rng_.Chance(faults_.throw_chance)) {
+    const bool by_chance = rng_.Chance(faults_.throw_chance);
+    if (by_chance || fault.raise) {
       for (const BlockCopy& copy : plan.copies) Poison(copy.to);
       for (const PlanItem& item : plan.items) Scribble(item);
+      if (fault.raise) fault.raise();
       throw std::runtime_error("modelled failure");
     }
     std::ranges::fill(writers_, -1);
@@ -76,7 +89,8 @@ class ShadowRunner final : public Runner {
       result.items.push_back(Draw(item));
     }
     for (size_t i = 0; i < plan.items.size(); ++i) {
-      if (!rng_.Chance(faults_.item_error_chance)) continue;
+      const bool scripted = fault.failed_item == static_cast<int64_t>(i);
+      if (!rng_.Chance(faults_.item_error_chance) && !scripted) continue;
       Scribble(plan.items[i]);
       result.items[i].error = MakeError(ErrorCode::kInternal, "modelled failure of an item");
     }
@@ -206,6 +220,7 @@ class ShadowRunner final : public Runner {
   CacheSpec spec_;
   int64_t vocab_size_;
   ShadowFaults faults_;
+  std::function<StepFault(const StepPlan&)> script_;
   Rng rng_;
   std::vector<Cell> cells_;
   std::vector<int64_t> writers_;  ///< item << 8 | group that wrote a block in this step, or -1

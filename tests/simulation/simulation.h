@@ -49,6 +49,10 @@ class Client final : public RequestListener {
     if (event.token.has_value()) heard.tokens.push_back(*event.token);
     heard.finish = event.finish;
     heard.stop_token = event.stop_token;
+    heard.error = event.error.message;
+    EXPECT_GE(event.queue_ns, 0);
+    EXPECT_GE(event.prefill_ns, 0);
+    EXPECT_GE(event.decode_ns, 0);
     prompt_heard_ =
         prompt_heard_ || event.token.has_value() || event.finish == FinishReason::kLength;
     if (first_event_) {
@@ -67,6 +71,13 @@ class Client final : public RequestListener {
   [[nodiscard]] const Request& request() const { return request_; }
   [[nodiscard]] bool finished(int32_t choice) const {
     return heard_[static_cast<size_t>(choice)].finish != FinishReason::kNone;
+  }
+  /// How a choice ended, kNone where it has not, kAbort where it was cancelled.
+  [[nodiscard]] FinishReason finish(int32_t choice) const {
+    return cancelled ? FinishReason::kAbort : heard_[static_cast<size_t>(choice)].finish;
+  }
+  [[nodiscard]] const std::string& error(int32_t choice) const {
+    return heard_[static_cast<size_t>(choice)].error;
   }
   void NoteChoiceCancelled(int32_t choice) {
     heard_[static_cast<size_t>(choice)].finish = FinishReason::kAbort;
@@ -108,6 +119,7 @@ class Client final : public RequestListener {
     std::vector<TokenId> tokens;
     FinishReason finish = FinishReason::kNone;
     std::optional<TokenId> stop_token;
+    std::string error;
   };
 
   void CheckChoice(int32_t index, int64_t vocab_size) const {
