@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/thread_pool.h"
 #include "files/inspect.h"
+#include "files/json.h"
 #include "files/model_files.h"
 #include "files/safetensors.h"
 #include "fuzz/target.h"

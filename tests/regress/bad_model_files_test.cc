@@ -69,8 +69,10 @@ Result<std::string> Serve(const fs::path& model) {
   if (ids.empty()) ids = {0};
   const std::atomic<bool> stop{false};
   // A refused request is an answer too.
-  const auto outcome = app::Generate(loaded, ids, {.temperature = 0, .max_tokens = 4}, stop,
-                                     [](std::string_view) {});
+  app::SamplingFlags sampling;
+  sampling.asked.temperature = 0;
+  sampling.max_tokens = 4;
+  const auto outcome = app::Generate(loaded, ids, sampling, stop, [](std::string_view) {});
   return outcome.ok() ? outcome->text : outcome.error().message;
 }
 
@@ -189,7 +191,8 @@ TEST_F(BadModelFiles, GgufCutAtEveryPercent) {
 TEST_F(BadModelFiles, GgufWithEveryNumberWrong) {
   for (const char* name : {"llama-q4_0", "gemma3-q4_0"}) {
     const std::string good = ReadGguf(name);
-    for (const test::GgufField& field : test::GgufFieldWalk(good).fields()) {
+    const test::GgufFieldWalk walk(good);
+    for (const test::GgufField& field : walk.fields()) {
       for (const uint64_t number : kBadNumbers) {
         UseGguf(WithField(good, field, number));
         Try(fmt::format("{}: {} = {}", name, field.name, number));
@@ -372,8 +375,8 @@ TEST_F(BadModelFiles, JsonFilesWithValuesOfOtherKinds) {
     for (const char* name :
          {"config.json", "generation_config.json", "tokenizer_config.json", "tokenizer.json"}) {
       std::vector<std::string> changed;
-      ReplaceEach(nlohmann::ordered_json::parse(test::ReadFile(folder_.path() / name)), {},
-                  changed);
+      ReplaceEach(nlohmann::ordered_json::parse(test::ReadFile(folder_.path() / name)),
+                  nlohmann::json::json_pointer(), changed);
       WithFile(name, changed,
                [&](size_t i) { Try(fmt::format("{}/{} change {}", model, name, i)); });
     }

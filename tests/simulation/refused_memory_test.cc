@@ -23,13 +23,14 @@ bool Refused() { return armed && allocations_count++ == refused_at; }
 
 }  // namespace
 
-void* operator new(std::size_t size) {
+// Not inlined: g++ would see malloc and free where it expects new and delete, and warn.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   if (Refused()) throw std::bad_alloc();
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace kvasir::simulation {
 namespace {

@@ -17,13 +17,14 @@ std::atomic<std::size_t> refused_from{std::numeric_limits<std::size_t>::max()};
 
 }  // namespace
 
-void* operator new(std::size_t size) {
+// Not inlined: g++ would see malloc and free where it expects new and delete, and warn.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   if (size >= refused_from.load(std::memory_order_relaxed)) throw std::bad_alloc();
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace kvasir::server::test {
 namespace {
