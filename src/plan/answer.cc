@@ -77,7 +77,10 @@ std::optional<Parallel> FindServing(const Hardware& hardware, const ModelShape& 
     for (int64_t pipeline = 1; pipeline <= model.layers_count; ++pipeline) {
       const Parallel parallel{tensor, pipeline, 1};
       if (parallel.DevicesCount() > kDevicesMost) break;
-      if (best && parallel.DevicesCount() >= best->DevicesCount()) break;
+      const bool fewer = !best || parallel.DevicesCount() < best->DevicesCount();
+      const bool shorter = best && parallel.DevicesCount() == best->DevicesCount() &&
+                           parallel.pipeline < best->pipeline;
+      if (!fewer && !shorter) break;
       if (!CheckParallel(hardware, model, parallel).ok()) break;
       MemoryOptions tried = options;
       tried.parallel = parallel;

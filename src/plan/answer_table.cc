@@ -38,16 +38,15 @@ std::string Joined(const Parallel& parallel) {
 void AddHead(Out out, const Answer& answer) {
   const ModelShape& model = answer.model;
   const Hardware& hardware = answer.hardware;
-  const auto billions = [](int64_t count) { return AsDouble(count) / 1e9; };
-  std::string size = fmt::format("{:.3g} B parameters", billions(model.ParametersCount()));
+  std::string size = ParametersText(model.ParametersCount()) + " parameters";
   if (model.experts.experts_count > 0) {
-    size += fmt::format(", {:.3g} B used by a token ({} of {} experts in {} layers)",
-                        billions(model.ActiveParametersCount()), model.experts.used_count,
+    size += fmt::format(", {} used by a token ({} of {} experts in {} layers)",
+                        ParametersText(model.ActiveParametersCount()), model.experts.used_count,
                         model.experts.experts_count, model.experts.layers_count);
   }
   if (model.skipped_values > 0) {
-    size += fmt::format("; {:.3g} B more for multi-token prediction are not loaded",
-                        billions(model.skipped_values));
+    size += fmt::format("; {} more for multi-token prediction are not loaded",
+                        ParametersText(model.skipped_values));
   }
   Row(out, "model", fmt::format("{} ({}): {}", model.name, model.architecture, size));
   std::string peaks;

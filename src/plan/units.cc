@@ -87,6 +87,13 @@ std::string CountText(int64_t count) {
   return grouped;
 }
 
+std::string ParametersText(int64_t count) {
+  const auto value = static_cast<double>(count);
+  if (value >= 999.5e6) return fmt::format("{:.3g} B", value / 1e9);
+  if (value >= 1e6) return fmt::format("{:.3g} M", value / 1e6);
+  return CountText(count);
+}
+
 std::string SecondsText(double seconds) {
   if (seconds >= 1.0) return ShortText(seconds) + " s";
   if (seconds >= 1e-3) return ShortText(seconds * 1e3) + " ms";

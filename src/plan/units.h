@@ -19,6 +19,8 @@ namespace kvasir::plan {
 [[nodiscard]] std::string BytesText(double bytes);
 /// "73,728".
 [[nodiscard]] std::string CountText(int64_t count);
+/// "117 B", "135 M", "4,310".
+[[nodiscard]] std::string ParametersText(int64_t count);
 /// "1.8 s", "12.4 ms", "310 us".
 [[nodiscard]] std::string SecondsText(double seconds);
 /// Three digits: "0.0213", "12.4", "4,310".

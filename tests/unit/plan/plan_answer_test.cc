@@ -51,7 +51,7 @@ TEST(PlanAnswerTest, GptOss120bOnOneH100) {
   ASSERT_TRUE(wide.serving.has_value());
   EXPECT_GE(wide.serving->DevicesCount(), 3);
   bf16.users = 50;
-  EXPECT_EQ(Ask("gpt-oss-120b", "h100-80gb", bf16).serving.value().DevicesCount(), 4);
+  EXPECT_EQ(Ask("gpt-oss-120b", "h100-80gb", bf16).serving.value(), (Parallel{4, 1, 1}));
 }
 
 TEST(PlanAnswerTest, KvBytesByContext) {

@@ -244,6 +244,9 @@ TEST(PlanInputTest, NumbersThatCannotBe) {
   EXPECT_EQ(BytesText(999.96e6), "1.00 GB");
   EXPECT_EQ(SecondsText(0.0124), "12.4 ms");
   EXPECT_EQ(TokensText(131'072), "128k");
+  EXPECT_EQ(ParametersText(116'829'156'672), "117 B");
+  EXPECT_EQ(ParametersText(134'515'008), "135 M");
+  EXPECT_EQ(ParametersText(999'600'000), "1 B");
 }
 
 }  // namespace
