@@ -43,17 +43,15 @@ kvasir_room(text USES base files LINKS nlohmann_json::nlohmann_json dep_utf8proc
 include(cmake/embed.cmake)
 set(catalogue ${PROJECT_SOURCE_DIR}/src/plan/catalogue)
 set(embedded ${PROJECT_BINARY_DIR}/embedded)
-kvasir_embed(${embedded}/models.cc plan/catalogue.h kModelFiles ${catalogue}/models/*.json)
-kvasir_embed(${embedded}/machines.cc plan/catalogue.h kMachineFiles ${catalogue}/machines/*.json)
+kvasir_embed_files(${embedded}/models.cc plan/catalogue.h kModelFiles ${catalogue}/models/*.json)
+kvasir_embed_files(${embedded}/machines.cc plan/catalogue.h kMachineFiles ${catalogue}/machines/*.json)
 kvasir_room(plan USES base contract cache schedule engine tensor files kernels model sample runner
   LINKS nlohmann_json::nlohmann_json)
-include(cmake/embed_text.cmake)
 set(html ${PROJECT_SOURCE_DIR}/src/plan/simulate/html)
-set(html_out ${PROJECT_BINARY_DIR}/embedded/html)
-kvasir_embed_text(${html_out}_style.cc plan/simulate/html_page.h kHtmlStyle ${html}/style.css)
-kvasir_embed_text(${html_out}_script.cc plan/simulate/html_page.h kHtmlScript ${html}/script.js)
-target_sources(kvasir_plan PRIVATE ${html_out}_style.cc ${html_out}_script.cc)
-target_sources(kvasir_plan PRIVATE ${embedded}/models.cc ${embedded}/machines.cc)
+kvasir_embed_text(${embedded}/style.cc plan/simulate/html_page.h kHtmlStyle ${html}/style.css)
+kvasir_embed_text(${embedded}/script.cc plan/simulate/html_page.h kHtmlScript ${html}/script.js)
+target_sources(kvasir_plan PRIVATE ${embedded}/models.cc ${embedded}/machines.cc
+  ${embedded}/style.cc ${embedded}/script.cc)
 kvasir_room(server USES base contract engine text LINKS Boost::headers OpenSSL::SSL OpenSSL::Crypto)
 kvasir_room(app USES base contract cache schedule engine tensor files kernels model sample runner text
   plan server LINKS CLI11::CLI11)

@@ -24,7 +24,7 @@ def page(binary):
     """The whole page as text."""
     parts = [HEAD]
     for command in ["", "serve", "chat", "complete", "tokenize", "render", "inspect", "bench",
-                    "bench calibrate", "completion"]:
+                    "bench calibrate", "simulate", "plan", "completion"]:
         words = ["kvasir", *command.split()]
         shown = subprocess.run([binary, *words[1:], "--help"], capture_output=True, text=True,
                                check=True).stdout
