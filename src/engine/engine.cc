@@ -87,8 +87,7 @@ void Engine::State::Handle(std::vector<Command>& commands) {
   for (Command& command : commands) {
     switch (command.kind) {
       case Command::Kind::kSubmit:
-        core.Enqueue(command.id, std::move(command.request), std::move(command.listener),
-                     command.arrival);
+        core.Enqueue(command.id, std::move(command.request), command.listener, command.arrival);
         break;
       case Command::Kind::kCancel:
         core.Cancel(command.id);

@@ -172,8 +172,8 @@ Status EngineCore::EnterQueue(int64_t prompt_tokens, int64_t requests_count) {
   return Status::Ok();
 }
 
-void EngineCore::Enqueue(RequestId id, Request request, std::shared_ptr<RequestListener> listener,
-                         TimeNs arrival) {
+void EngineCore::Enqueue(RequestId id, Request request,
+                         const std::shared_ptr<RequestListener>& listener, TimeNs arrival) {
   const int32_t n = request.n;
   const auto prompt_count = static_cast<int64_t>(request.prompt.size());
   try {

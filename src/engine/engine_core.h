@@ -59,7 +59,7 @@ class EngineCore {
 
   /// A request that has passed Check and EnterQueue. Ids ascend with arrival, which is the clock's.
   /// Where memory for it is refused it ends with an error.
-  void Enqueue(RequestId id, Request request, std::shared_ptr<RequestListener> listener,
+  void Enqueue(RequestId id, Request request, const std::shared_ptr<RequestListener>& listener,
                TimeNs arrival);
   /// Ends a request without further events; its blocks are free on return.
   void Cancel(RequestId id);

@@ -7,7 +7,7 @@ namespace kvasir::engine {
 
 /// Names in the comments are those of the metrics page; bucket bounds are vLLM's.
 struct EngineMetrics {
-  EngineMetrics(int64_t max_model_len);
+  explicit EngineMetrics(int64_t max_model_len);
 
   Gauge requests_running;         // vllm:num_requests_running
   Gauge requests_waiting;         // vllm:num_requests_waiting
