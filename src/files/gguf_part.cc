@@ -206,7 +206,7 @@ class Reader {
         return Broken("{}: expected an integer below 2^63, came {}", item_, stored);
       }
     }
-    value = static_cast<int64_t>(stored);
+    value = static_cast<int64_t>(stored);  // NOLINT(bugprone-signed-char-misuse): an i8 is a number
     return Status::Ok();
   }
 
