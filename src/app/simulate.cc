@@ -16,6 +16,7 @@
 #include "app/progress.h"
 #include "app/read_file.h"
 #include "app/simulate_flags.h"
+#include "plan/simulate/html_page.h"
 #include "plan/simulate/report.h"
 #include "plan/simulate/simulator.h"
 
@@ -25,6 +26,10 @@ namespace {
 /// Requests a user makes at least while a load is tried, the first of which does not count.
 constexpr int64_t kRequestsPerUser = 5;
 
+// Of a page's pictures: steps that the batch's timeline shows, and maps of the cache.
+constexpr int64_t kDetailsMax = 600;
+constexpr int64_t kSnapshotsMax = 64;
+
 /// One simulation a load, with what they have in common.
 class Runs {
  public:
@@ -32,13 +37,15 @@ class Runs {
        const plan::SimulationOptions& options)
       : traffic_(traffic), scenario_(scenario), options_(options) {}
 
-  /// `load` 0: the traffic as it was asked for.
-  [[nodiscard]] plan::SimulationResult Run(double load) const {
+  /// `load` 0: the traffic as it was asked for. `pictures`: with what a page shows.
+  [[nodiscard]] plan::SimulationResult Run(double load, bool pictures) const {
     const std::string what = scenario_.variant.empty() ? "" : " " + scenario_.variant;
     const std::string under =
         load > 0 ? fmt::format(" under {:.4g} {}", load, traffic_.LoadUnit()) : "";
     Progress progress("simulating" + what + under);
     plan::SimulationOptions options = options_;
+    options.details_max = pictures ? kDetailsMax : 0;
+    options.snapshots_max = pictures ? kSnapshotsMax : 0;
     options.progress = [&](const plan::SimulationProgress& at) {
       progress.Show(static_cast<double>(at.requests_ended) /
                     static_cast<double>(std::max<int64_t>(at.requests_count, 1)));
@@ -54,7 +61,8 @@ class Runs {
 
   /// Users who all come at once do so but once.
   [[nodiscard]] plan::Summary SummaryUnder(double load) const {
-    return plan::Summarize(Run(load), traffic_.closed() ? static_cast<int64_t>(load) : 0);
+    return plan::Summarize(Run(load, /*pictures=*/false),
+                           traffic_.closed() ? static_cast<int64_t>(load) : 0);
   }
 
  private:
@@ -105,6 +113,26 @@ std::string MachineName(const plan::ScenarioSpec& spec) {
       spec.tensor_parallel > 1 ? fmt::format("{} x ", spec.tensor_parallel) : "";
   return fmt::format("{}{} ({:.0f} % of its bandwidth, {:.0f} % of its peak)", many,
                      spec.hardware->title, 100 * spec.bandwidth_share, 100 * spec.compute_share);
+}
+
+// What was typed.
+std::string CommandLine() {
+  auto words = ReadWholeFile("/proc/self/cmdline");
+  if (!words.ok()) return "kvasir simulate";
+  std::string line = *std::move(words);
+  while (!line.empty() && line.back() == '\0') line.pop_back();
+  std::ranges::replace(line, '\0', ' ');
+  // The binary by its name alone.
+  const size_t name_end = line.find(' ');
+  return "kvasir" + (name_end == std::string::npos ? "" : line.substr(name_end));
+}
+
+Status WritePage(const std::string& path, const plan::SimulationReport& report) {
+  std::ofstream out(path, std::ios::binary);
+  out << plan::WriteHtml(report, CommandLine());
+  out.flush();
+  if (out) return Status::Ok();
+  return MakeError(ErrorCode::kIo, "{}: cannot be written: {}", path, std::strerror(errno));
 }
 
 Status WriteRequests(const std::string& path, const Traffic& traffic, int64_t vocab_size) {
@@ -164,7 +192,7 @@ Result<plan::SimulationReport> MakeReport(const SimulateFlags& flags) {
     if (!flags.find.empty()) Search(flags, traffic, runs, variant);
     for (const double load : loads) variant.loads.push_back({load, runs.SummaryUnder(load)});
     // What is shown in full is the load that was found, or what was asked for.
-    variant.result = runs.Run(std::max(variant.load_found, 0.0));
+    variant.result = runs.Run(std::max(variant.load_found, 0.0), !flags.html.empty());
     variant.summary = plan::Summarize(variant.result);
   }
   return report;
@@ -176,6 +204,11 @@ int RunSimulate(const SimulateFlags& flags) {
     const bool model =
         report.error().code == ErrorCode::kNotFound || report.error().code == ErrorCode::kDataLoss;
     return Fail(report.error(), model ? kExitModel : kExitUsage);
+  }
+  if (!flags.html.empty()) {
+    if (const Status written = WritePage(flags.html, *report); !written.ok()) {
+      return Fail(written.error(), kExitFailed);
+    }
   }
   if (flags.json) {
     std::printf("%s\n", plan::ToJson(*report).dump(2).c_str());

@@ -30,7 +30,7 @@ void AddMachineFlags(CLI::App& command, SimulateFlags& flags) {
       ->capture_default_str()
       ->group(group);
   command
-      .add_option("--tensor-parallel-size", flags.tensor_parallel,
+      .add_option("--tensor-parallel", flags.tensor_parallel,
                   "Devices that each matrix is cut over")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str()
@@ -213,6 +213,11 @@ void AddAnswerFlags(CLI::App& command, SimulateFlags& flags) {
                   "max-num-batched-tokens=256,2048")
       ->group(group);
   command.add_flag("--json", flags.json, "Print JSON")->group(group);
+  command
+      .add_option("--html", flags.html,
+                  "File to write a page to: the cache over time, the batch step by step, latency "
+                  "over load; it needs no network")
+      ->group(group);
   command
       .add_option("--write-requests", flags.write_requests,
                   "File to write each request to, a line of JSON each: arrival (s), prompt (token "

@@ -30,7 +30,7 @@ struct SimulateFlags {
   int64_t tensor_parallel = 1;
   double memory_utilization = 0.95;
   double bandwidth_share = 0.8;
-  double compute_share = 0.6;
+  double compute_share = 0.5;
 
   std::string workload;
   std::string trace;
@@ -65,6 +65,7 @@ struct SimulateFlags {
   std::string loads;
   std::string compare;
   bool json = false;
+  std::string html;
   std::string write_requests;
 };
 

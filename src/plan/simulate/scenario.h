@@ -30,7 +30,7 @@ struct ScenarioSpec {
   int64_t tensor_parallel = 1;
   double utilization = 0.95;     ///< of the machine's memory
   double bandwidth_share = 0.8;  ///< of the data sheet's that is reached
-  double compute_share = 0.6;
+  double compute_share = 0.5;
 
   int64_t num_kv_blocks = 0;    ///< of `block_tokens`; 0: by size
   int64_t kv_memory_bytes = 0;  ///< 0: what the machine has left
