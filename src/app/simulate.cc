@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "app/progress.h"
 #include "app/read_file.h"
 #include "app/simulate_flags.h"
+#include "base/clock.h"
 #include "plan/simulate/html_page.h"
 #include "plan/simulate/report.h"
 #include "plan/simulate/simulator.h"
@@ -42,13 +44,17 @@ class Runs {
     const std::string what = scenario_.variant.empty() ? "" : " " + scenario_.variant;
     const std::string under =
         load > 0 ? fmt::format(" under {:.4g} {}", load, traffic_.LoadUnit()) : "";
-    Progress progress("simulating" + what + under);
+    const SteadyClock clock;
+    const TimeNs begin = clock.Now();
+    std::optional<Progress> progress;  // of a run that takes long enough to be asked about
     plan::SimulationOptions options = options_;
     options.details_max = pictures ? kDetailsMax : 0;
     options.snapshots_max = pictures ? kSnapshotsMax : 0;
     options.progress = [&](const plan::SimulationProgress& at) {
-      progress.Show(static_cast<double>(at.requests_ended) /
-                    static_cast<double>(std::max<int64_t>(at.requests_count, 1)));
+      if (!progress && clock.Now() - begin < kNsPerSecond) return true;
+      if (!progress) progress.emplace("simulating" + what + under);
+      progress->Show(static_cast<double>(at.requests_ended) /
+                     static_cast<double>(std::max<int64_t>(at.requests_count, 1)));
       return true;
     };
     const std::unique_ptr<plan::Workload> workload =
