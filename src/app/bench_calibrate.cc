@@ -2,10 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -66,15 +63,6 @@ Result<plan::Calibration> Calibrate(LoadedModel& loaded, const CalibrateFlags& f
   calibration.host_seconds_per_step = host.per_step;
   calibration.host_seconds_per_sequence = host.per_sequence;
   return calibration;
-}
-
-Status WriteWholeFile(const std::string& path, const std::string& bytes) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << bytes;
-  file.close();
-  if (file) return Status::Ok();
-  return MakeError(ErrorCode::kIo, "{}: cannot be written: {}", path, std::strerror(errno));
 }
 
 void Print(const plan::Calibration& calibration, const plan::FittedStepTime& time,

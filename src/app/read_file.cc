@@ -24,6 +24,15 @@ Result<std::string> ReadWholeFile(const std::string& path) {
   return bytes;
 }
 
+Status WriteWholeFile(const std::string& path, const std::string& bytes) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << bytes;
+  file.close();
+  if (file) return Status::Ok();
+  return MakeError(ErrorCode::kIo, "{}: cannot be written: {}", path, std::strerror(errno));
+}
+
 int Fail(const Error& error, int exit_code) {
   std::fprintf(stderr, "kvasir: %s\n", error.message.c_str());
   return exit_code;
