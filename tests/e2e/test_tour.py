@@ -16,7 +16,7 @@ def commands():
     """(command, printed) of each that prints the same everywhere."""
     found = []
     for block in re.findall(r"```console\n(.*?)\n```", PAGE, flags=re.S):
-        for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
+        for part in re.split(r"^\$ (?=kvasir|for )", block, flags=re.M)[1:]:
             command, _, printed = part.partition("\n")
             if not command.startswith(MEASURED):
                 found.append((command, printed.strip("\n")))
