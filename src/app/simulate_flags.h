@@ -92,6 +92,8 @@ struct Traffic {
 [[nodiscard]] Result<Traffic> ReadTraffic(const SimulateFlags& flags);
 [[nodiscard]] Result<plan::ServiceLevel> ReadServiceLevel(const SimulateFlags& flags);
 [[nodiscard]] Result<std::vector<double>> ReadLoads(const SimulateFlags& flags);
+/// For the curves of a page, where none were asked for: from a quarter to twice what comes.
+[[nodiscard]] std::vector<double> LoadsAround(const Traffic& traffic);
 /// Reads model, machine and calibration.
 [[nodiscard]] Result<plan::ScenarioSpec> ReadScenario(const SimulateFlags& flags);
 /// Simulated seconds, 0: no limit.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "app/model_path.h"
 #include "app/read_file.h"
@@ -250,6 +251,26 @@ Result<std::vector<double>> ReadLoads(const SimulateFlags& flags) {
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
   }
   std::ranges::sort(loads);
+  return loads;
+}
+
+std::vector<double> LoadsAround(const Traffic& traffic) {
+  const plan::ArrivalSpec& arrivals = traffic.spec.arrivals;
+  double asked = arrivals.rate;
+  if (traffic.trace) {
+    asked = traffic.trace_speed;
+  } else if (traffic.closed()) {
+    asked = static_cast<double>(arrivals.users);
+  } else if (arrivals.kind == ArrivalKind::kBurst) {
+    // A single burst is as large however often it would come.
+    if (traffic.spec.traffic.requests_count <= arrivals.burst_size) return {};
+    asked = static_cast<double>(arrivals.burst_size) / arrivals.burst_every_s;
+  }
+  std::vector<double> loads;
+  for (const double share : {0.25, 0.5, 0.75, 1.0, 1.5, 2.0}) {
+    const double load = traffic.closed() ? std::max(1.0, std::round(share * asked)) : share * asked;
+    if (loads.empty() || load > loads.back()) loads.push_back(load);
+  }
   return loads;
 }
 
