@@ -1,6 +1,7 @@
 """kvasir bench, and traces that a server records: on a tiny model, for form and not for speed."""
 
 import json
+import re
 import stat
 
 import pytest
@@ -113,6 +114,49 @@ def test_record_trace_holds_lengths_and_no_content(tmp_path):
     assert again[:4] == rows and len(again) == 5
     assert again[4]["input_length"] == tokens
     assert not set(again[4]["hash_ids"]) & set(rows[0]["hash_ids"])
+
+
+def test_a_recorded_trace_simulates_back(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    with Server(LLAMA, "--record-trace", path, "--num-kv-blocks", 256) as server:
+        def ask(prompt, output):
+            choice = server.complete(prompt, max_tokens=output, ignore_eos=True, temperature=0,
+                                     logprobs=0, return_tokens_as_token_ids=True)["choices"][0]
+            return [int(token.removeprefix("token_id:")) for token in choice["logprobs"]["tokens"]]
+
+        system = list(range(10, 60))
+        answer = ask(system + [70] * 20, 40)
+        ask(system + [80] * 30, 5)
+        # The next turn of the first, which also finds the blocks of its answer.
+        ask(system + [70] * 20 + answer + [90] * 10, 6)
+        ask([100] * 33, 4)
+        queries = server.metric("vllm:prefix_cache_queries_total")
+        hits = server.metric("vllm:prefix_cache_hits_total")
+    assert hits > 2 * 48
+    shown = run_cli("simulate", LLAMA, "--hardware", "l4", "--trace", path, "--num-kv-blocks", 256,
+                    "--json")
+    assert shown.returncode == 0, shown.stderr
+    simulated = json.loads(shown.stdout)["variants"][0]
+    assert simulated["finished"] == 4
+    assert simulated["prompt_tokens"] == queries
+    assert simulated["output_tokens"] == 40 + 5 + 6 + 4
+    assert simulated["cached_tokens"] == hits
+
+
+def test_page_of_a_simulation(tmp_path):
+    page = tmp_path / "page.html"
+    shown = run_cli("simulate", LLAMA, "--hardware", "l4", "--rate", 400, "--requests", 60,
+                    "--prompt-tokens", "20..200", "--output-tokens", "5..60", "--num-kv-blocks", 64,
+                    "--compare", "kv-allocation", "--html", page)
+    assert shown.returncode == 0, shown.stderr
+    text = page.read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S).group(1))
+    assert [variant["name"] for variant in data["variants"]] == ["reserved", "paged"]
+    for variant in data["variants"]:
+        assert [point["load"] for point in variant["curve"]] == [100, 200, 300, 400, 600, 800]
+        assert len(variant["timeline"]["rows"]) > 10 and len(variant["snapshots"]) > 10
+        assert sum(variant["snapshots"][0]["runs"][1::2]) == variant["blocks_count"] == 64
+    assert f"--html {page}" in text
 
 
 def test_record_trace_must_be_writable():
