@@ -14,6 +14,7 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kSamplesShown = 600;
 constexpr size_t kRowsShown = 96;
 constexpr size_t kSnapshotsShown = 120;
+constexpr size_t kSnapshotBlocksShown = 250'000;  // in all snapshots together
 constexpr size_t kWaitsShown = 400;
 
 // Four digits are more than a picture shows.
@@ -68,7 +69,10 @@ Json SnapshotJson(const CacheSnapshot& snapshot, int64_t block_tokens) {
 
 Json SnapshotsJson(const SimulationResult& result) {
   Json out = Json::array();
-  const size_t stride = result.snapshots.size() / kSnapshotsShown + 1;
+  size_t blocks = 0;
+  for (const CacheSnapshot& snapshot : result.snapshots) blocks += snapshot.blocks.size();
+  const size_t stride =
+      std::max(result.snapshots.size() / kSnapshotsShown, blocks / kSnapshotBlocksShown) + 1;
   for (size_t i = 0; i < result.snapshots.size(); i += stride) {
     out.push_back(SnapshotJson(result.snapshots[i], result.block_tokens));
   }

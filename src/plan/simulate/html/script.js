@@ -430,8 +430,11 @@ section(root, 'The batch: who sat in which step',
     'A row is a request, from its arrival to its end. Those with a bar at the same moment shared a' +
     ' step. A dashed line leads from a request that ended to the one that' +
     ' had waited for its place.',
-    v => v.timeline.rows.length > 0, (panel, v, all) =>
-        batchTimeline(panel, v, Math.max(...all.map(o => o.timeline.end))));
+    v => v.timeline.rows.length > 0, (panel, v, all) => {
+      // One scale for all, unless it leaves one of them too narrow to be read.
+      const longest = Math.max(...all.map(o => o.timeline.end));
+      batchTimeline(panel, v, v.timeline.end * 3 < longest ? v.timeline.end : longest);
+    });
 section(root, 'The memory of the cache over time',
     'Held in vain is what was set aside for tokens that have not come, or what no later token' +
     ' will read.',
