@@ -51,23 +51,23 @@ class Server:
             [str(BINARY), "serve", str(model), *listen, *map(str, flags)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.lines = []
-        self.port = None
+        self.scheme = self.port = None
         self._seen = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         if not self._seen.wait(ready_timeout_s) or self.port is None:
             self.process.kill()
             raise RuntimeError("the server did not start:\n" + "".join(self.lines))
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{self.scheme}://127.0.0.1:{self.port}"
         transport = httpx.HTTPTransport(uds=str(uds)) if uds else None
         self.client = httpx.Client(base_url=self.url, timeout=120, transport=transport)
 
     def _read(self):
         for line in self.process.stdout:
             self.lines.append(line)
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/v1|http\+unix:", line)
+            found = re.search(r"(https?)://127\.0\.0\.1:(\d+)/v1|http\+unix:", line)
             if found and self.port is None:
-                self.port = int(found.group(1) or 0)
+                self.scheme, self.port = found.group(1) or "http", int(found.group(2) or 0)
                 self._seen.set()
         self._seen.set()
 

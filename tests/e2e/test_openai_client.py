@@ -1,10 +1,14 @@
 """openai-python against the running server: sync, async, streams, errors."""
 
 import asyncio
+import contextlib
+import threading
 
 import httpx
 import openai
 import pytest
+
+from conftest import TINY, Server
 
 MESSAGES = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
 
@@ -96,3 +100,65 @@ def test_raw_response_and_completions(client, smollm2):
     assert raw.headers["content-type"].startswith("application/json")
     assert raw.parse().choices[0].text
     assert httpx.get(smollm2.url + "/health").status_code == 200
+
+
+def test_raw_response_of_a_stream(client):
+    with client.chat.completions.with_streaming_response.create(
+            model="", messages=MESSAGES, max_tokens=4, stream=True) as raw:
+        assert raw.headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert raw.headers["x-request-id"]
+        lines = [line for line in raw.iter_lines() if line]
+    assert lines[-1] == "data: [DONE]"
+
+
+def test_a_stream_that_is_closed_early_ends_its_request(tiny):
+    client = openai.OpenAI(base_url=tiny.url + "/v1", api_key="none")
+    aborted = tiny.metric("vllm:request_success_total", finished_reason="abort")
+    with client.completions.create(model="", prompt="Hi", n=64, max_tokens=480, stream=True,
+                                   extra_body={"ignore_eos": True}) as stream:
+        next(iter(stream))
+    tiny.wait_until(lambda: tiny.metric("vllm:num_requests_running") == 0)
+    assert tiny.metric("vllm:request_success_total", finished_reason="abort") > aborted
+
+
+def test_keys_and_paths_are_the_clients_classes():
+    with Server(TINY / "llama", "--api-key", "right") as server:
+        server.client.headers["Authorization"] = "Bearer right"
+        with pytest.raises(openai.AuthenticationError) as wrong:
+            openai.OpenAI(base_url=server.url + "/v1", api_key="wrong").models.list()
+        assert wrong.value.code == "invalid_api_key"
+        right = openai.OpenAI(base_url=server.url + "/v1", api_key="right")
+        assert right.models.retrieve("llama").id == "llama"
+        with pytest.raises(openai.NotFoundError):
+            right.embeddings.create(model="llama", input="Hi")
+
+
+def test_a_full_queue_is_retried_after_what_the_server_says():
+    seen = []  # status and Retry-After of each answer
+    with Server(TINY / "llama", "--max-num-seqs", 1, "--max-num-queued-reqs", 1,
+                "--kv-cache-memory-bytes", "64MiB") as server, contextlib.ExitStack() as streams:
+        def occupy():
+            body = {"prompt": "Hi", "max_tokens": 400, "n": 128, "ignore_eos": True, "stream": True}
+            streams.enter_context(server.client.stream("POST", "/v1/completions", json=body))
+
+        occupying = threading.Thread(target=lambda: [occupy(), occupy()])
+        occupying.start()
+        server.wait_until(lambda: server.metric("vllm:num_requests_waiting") >= 1)
+        with pytest.raises(openai.RateLimitError) as full:
+            openai.OpenAI(base_url=server.url + "/v1", api_key="none",
+                          max_retries=0).completions.create(model="", prompt="Hi", max_tokens=2)
+        assert full.value.status_code == 429
+        assert int(full.value.response.headers["retry-after"]) >= 1
+
+        def free(response):
+            seen.append((response.status_code, response.headers.get("retry-after")))
+            if response.status_code == 429:  # the queue empties while the client waits
+                occupying.join()
+                streams.close()
+
+        patient = openai.OpenAI(
+            base_url=server.url + "/v1", api_key="none", max_retries=3,
+            http_client=openai.DefaultHttpxClient(event_hooks={"response": [free]}))
+        answer = patient.completions.create(model="", prompt="Hi", max_tokens=2)
+        assert answer.usage.completion_tokens == 2
+        assert seen == [(429, "1"), (200, None)]

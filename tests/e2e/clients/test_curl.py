@@ -1,7 +1,6 @@
 """curl: what scripts and load balancers do with it."""
 
 import json
-import ssl
 import subprocess
 
 import pytest
@@ -84,7 +83,7 @@ def test_a_body_that_is_too_large(tmp_path):
 
 def test_a_unix_socket(tmp_path):
     path = tmp_path / "kvasir.sock"
-    with Server(TINY / "llama", "--uds", path) as _:
+    with Server(TINY / "llama", uds=path):
         assert status("--unix-socket", path, "http://localhost/health") == "200"
 
 
@@ -94,7 +93,6 @@ def test_tls_verified_against_its_certificate(tmp_path):
                     "-nodes", "-days", "2", "-subj", "/CN=localhost",
                     "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate],
                    check=True, capture_output=True)
-    ssl.create_default_context(cafile=certificate)  # it is one
     with Server(TINY / "llama", "--ssl-certfile", certificate, "--ssl-keyfile", key) as server:
         url = f"https://localhost:{server.port}/v1/models"
         assert status("--cacert", certificate, url) == "200"
