@@ -20,7 +20,7 @@ struct GgufField {
 class GgufFieldWalk {
  public:
   explicit GgufFieldWalk(std::string_view file) : file_(file) { Walk(); }
-  [[nodiscard]] const std::vector<GgufField>& fields() const { return fields_; }
+  [[nodiscard]] const std::vector<GgufField>& fields() const& { return fields_; }
   /// Fields whose name begins with `prefix`.
   [[nodiscard]] std::vector<GgufField> Named(std::string_view prefix) const {
     std::vector<GgufField> found;
