@@ -48,9 +48,10 @@ void NameTheCase(int number) {
 }
 
 // Everything but the listening: load, defaults, a chat prompt, four tokens.
-Result<std::string> Serve(const fs::path& model) {
+Result<std::string> Serve(const fs::path& model, const fs::path& chat_template = {}) {
   app::EngineFlags flags;
   flags.model = model.string();
+  flags.chat_template = chat_template.string();
   flags.threads = 1;
   flags.kv_cache_memory = "4MiB";
   flags.max_num_seqs = 2;
@@ -58,6 +59,10 @@ Result<std::string> Serve(const fs::path& model) {
   KVASIR_ASSIGN_OR_RETURN(const server::GenerationDefaults defaults,
                           server::ReadGenerationDefaults(loaded.files->generation_config, nullptr));
   static_cast<void>(defaults);
+  // A model whose own template is broken serves completions.
+  if (!loaded.chat_template_error.empty() && !files::IsOneLine(loaded.chat_template_error)) {
+    return MakeError(ErrorCode::kInternal, "{}", loaded.chat_template_error);
+  }
   std::string prompt = "Hello, w\xC3\xB6rld";
   if (loaded.chat_template != nullptr) {
     text::ChatRequest request;
@@ -98,7 +103,7 @@ class BadModelFiles : public ::testing::Test {
     const int64_t before = test::live_bytes;
     test::ResetPeak();
     alarm(kHangSeconds);
-    const auto served = Serve(model_);
+    const auto served = Serve(model_, chat_template_);
     alarm(0);
     EXPECT_LT(test::peak_bytes - before, kPeakBytesMax) << what;
     ++tried_;
@@ -136,6 +141,7 @@ class BadModelFiles : public ::testing::Test {
 
   files::TempFolder folder_;
   fs::path model_;
+  fs::path chat_template_;  ///< --chat-template; empty: the model's own
   int tried_ = 0;
   int refused_ = 0;
 };
@@ -398,7 +404,10 @@ TEST_F(BadModelFiles, TemplatesCutAtEveryPercent) {
       "{%- set ns.count = ns.count + 1 -%}{%- endfor -%}{{ {'a': [1, 2.5]} | tojson(indent=2) }}";
   int cut_inside_a_tag = 0;
   for (const std::string& cut : CutAtEveryPercent(good)) {
+    chat_template_.clear();
     folder_.Write("chat_template.jinja", cut);
+    EXPECT_FALSE(Try(fmt::format("the model's template cut after {} bytes", cut.size())));
+    chat_template_ = folder_.path() / "chat_template.jinja";
     const bool inside = cut.rfind("{{") != std::string::npos &&
                         (cut.rfind("}}") == std::string::npos || cut.rfind("}}") < cut.rfind("{{"));
     const bool refused = Try(fmt::format("the template cut after {} bytes", cut.size()));
