@@ -67,6 +67,11 @@ Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what, i
     return MakeError(ErrorCode::kDataLoss, "{}: expected JSON of at most {} levels, more at {}",
                      Printable(what, kMaxWhatBytes), max_depth, LineAndColumn(text, at));
   }
+  // The parser takes a NUL for the text's end, whatever follows it.
+  if (const size_t at = text.find('\0'); at != std::string_view::npos) {
+    return MakeError(ErrorCode::kDataLoss, "{}: expected valid JSON, at {} came: a NUL",
+                     Printable(what, kMaxWhatBytes), LineAndColumn(text, at));
+  }
   try {
     return nlohmann::json::parse(text.begin(), text.end());
   } catch (const nlohmann::json::parse_error& error) {

@@ -34,9 +34,12 @@ bool EndsInBareLf(std::string_view text) {
   return end != std::string_view::npos && (end == 0 || text[end - 1] != '\r');
 }
 
-}  // namespace
-
-namespace {
+// A header that goes on in a next line (RFC 9112 §5.2): proxies differ in how they read it.
+bool HasFoldedLine(std::string_view text) {
+  const std::string_view head = text.substr(0, text.find("\r\n\r\n"));
+  return head.find("\r\n ") != std::string_view::npos ||
+         head.find("\r\n\t") != std::string_view::npos;
+}
 
 class Writer final : public ResponseWriter {
  public:
@@ -165,7 +168,8 @@ void Connection::Parse() {
       return;
     }
     error_code ec;
-    const uint64_t before = parser_->is_header_done() ? parser_->get().body().size() : 0;
+    const bool had_head = parser_->is_header_done();
+    const uint64_t before = had_head ? parser_->get().body().size() : 0;
     const std::string_view unparsed(in_.data() + in_begin_, Unparsed());
     in_begin_ += parser_->put(asio::buffer(unparsed), ec);
     if (ec && ec != http::error::need_more) {
@@ -182,6 +186,10 @@ void Connection::Parse() {
       } else {
         Refuse(400, fmt::format("Malformed HTTP request: {}.", ec.message()));
       }
+      return;
+    }
+    if (!had_head && parser_->is_header_done() && HasFoldedLine(unparsed)) {
+      Refuse(400, "Malformed HTTP request: a header's line must not begin with a blank.");
       return;
     }
     if (parser_->is_header_done() && !head_checked_) {

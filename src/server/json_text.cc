@@ -223,6 +223,11 @@ std::optional<ApiError> ParseJson(std::string_view text, Json& out, const JsonLi
     out = Json();
     return InvalidJson(builder.why());
   }
+  // The parser takes a NUL for the text's end, whatever follows it.
+  if (const size_t at = text.find('\0'); at != std::string_view::npos) {
+    out = Json();
+    return InvalidJson(fmt::format("a NUL at byte {}", at));
+  }
   return std::nullopt;
 }
 

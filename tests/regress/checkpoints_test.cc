@@ -40,7 +40,9 @@ TEST(RegressCheckpoints, Rows113To131QuantizedCheckpointsAreRefusedByName) {
                              "eetq", "modelopt", "foo"}) {
     const std::string error =
         ConfigError("llama", "quantization_config", {{"quant_method", method}, {"bits", 4}});
-    EXPECT_THAT(error, HasSubstr("quantized safetensors are not supported")) << method;
+    EXPECT_THAT(error, HasSubstr("quantized safetensors (quant_method " + std::string(method) +
+                                 ") are not supported"))
+        << method;
     EXPECT_THAT(error, HasSubstr(method));
     EXPECT_THAT(error, Not(HasSubstr("\n")));
   }
@@ -56,7 +58,7 @@ TEST(RegressCheckpoints, Row115TheConfigMayBeNested) {
                     {"dtype", "bfloat16"},
                     {"text_config", text}};
   });
-  EXPECT_THAT(error, HasSubstr("quantized safetensors are not supported"));
+  EXPECT_THAT(error, HasSubstr("quantized safetensors (quant_method awq) are not supported"));
 }
 
 TEST(RegressCheckpoints, Row124SparseCheckpointsAreRefusedByName) {

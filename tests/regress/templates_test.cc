@@ -68,9 +68,10 @@ TEST(RegressTemplates, Row017TypedPartsReachTheTemplate) {
       "{{ raise_exception('content needs the field lang') }}{% endif %}"
       "{{ part.lang }}: {{ part.text }}";
   const Json part = {{"type", "text"}, {"lang", "en"}, {"text", "Hi"}};
-  EXPECT_EQ(Render(source, {Json{{"role", "user"}, {"content", Json::array({part})}}}).text,
-            "en: Hi");
-  const Rendered plain = Render(source, {Json{{"role", "user"}, {"content", "Hi"}}});
+  EXPECT_EQ(
+      Render(source, Json::array({Json{{"role", "user"}, {"content", Json::array({part})}}})).text,
+      "en: Hi");
+  const Rendered plain = Render(source, Json::array({Json{{"role", "user"}, {"content", "Hi"}}}));
   EXPECT_EQ(plain.status, 400);
   EXPECT_NE(plain.error.find("content needs the field lang"), std::string::npos) << plain.error;
 }
@@ -167,7 +168,6 @@ TEST(RegressTemplates, Row205PayloadsOfTemplateInjectionsGiveNothing) {
       "{{ messages[0].__getattribute__('role') }}",
       "{{ messages|map(attribute='__class__')|join }}",
       "{{ messages|selectattr('__class__')|join }}",
-      "{{ messages|groupby('__class__') }}",
       "{{ messages|map('attr', '__class__')|join }}",
       "{{ raise_exception.__globals__ }}",
       "{{ strftime_now.__code__ }}",
@@ -212,6 +212,10 @@ TEST(RegressTemplates, Row205PayloadsOfTemplateInjectionsGiveNothing) {
       EXPECT_LT(answer.body.size(), 500U) << payload;
     }
   }
+  // All in one group: no message has that item, and its class is not looked at.
+  body["chat_template"] = "{{ messages|groupby('__class__') }}";
+  EXPECT_EQ(fixture.Post("/v1/chat/completions", body).json().at("prompt_text"),
+            "[(Undefined, [{'role': 'user', 'content': 'x'}])]");
   // Those that do not even parse.
   for (const char* source : {"{% extends '/etc/passwd' %}", "{% debug %}", "{% do ''.__class__ %}",
                              "{{ ''.__class__", "{% raw %}"}) {
@@ -243,7 +247,7 @@ TEST(RegressTemplates, Row207BombsEndAtALimitThatIsNamed) {
       {"{% for i in range(25000) %}{% for j in range(25000) %}x{% endfor %}{% endfor %}",
        "too much work"},
       {"{{ 'x' * 1000000000 }}", "larger than allowed"},
-      {"{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}", "deep"},
+      {"{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}", "maximum recursion depth"},
       {"{% for i in range(99999) %}{{ messages[0].content * 1000 }}{% endfor %}", "longer"},
   };
   for (const auto& [source, words] : bombs) {

@@ -88,7 +88,7 @@ TEST(LoadErrors, AMissingKeyIsNamed) {
 
 TEST(LoadErrors, QuantizedSafetensorsAreRefused) {
   EXPECT_THAT(ConfigError("llama", "quantization_config", {{"quant_method", "gptq"}}),
-              HasSubstr("quantized safetensors are not supported"));
+              HasSubstr("quantized safetensors (quant_method gptq) are not supported"));
 }
 
 TEST(LoadErrors, TensorsThatDoNotFitTheConfig) {

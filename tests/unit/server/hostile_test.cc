@@ -67,6 +67,8 @@ std::vector<Shape> RefusedShapes() {
       {"no chunk size", chunked + "\r\n{}\r\n0\r\n\r\n"},
       {"a chunk size beyond 64 bits", chunked + "10000000000000002\r\n{}\r\n0\r\n\r\n"},
       {"data longer than its chunk", chunked + "2\r\n{}xx0\r\n\r\n"},
+      {"a length among trailers", chunked + "2\r\n{}\r\n0\r\nContent-Length: 5\r\n\r\n"},
+      {"a coding among trailers", chunked + "2\r\n{}\r\n0\r\nTransfer-Encoding: gzip\r\n\r\n"},
       {"a chunk that ends in a bare LF", chunked + "2\r\n{}\n0\r\n\r\n"},
       {"a chunk size that ends in a bare LF", chunked + "2\n{}\r\n0\r\n\r\n"},
       // Lines and names.
@@ -100,7 +102,11 @@ TEST(Hostile, EveryShapeIsRefusedOnceAndEndsItsConnection) {
   fixture.script.SetAllowed(3);
   // Beside all this a stream is half way, and a connection is kept.
   Client stream(fixture.port());
-  const std::string text = R"({"prompt":"x","max_tokens":8,"stream":true,"ignore_eos":true})";
+  const std::string text = Json{
+      {"prompt", "x"},
+      {"max_tokens", Ids("abcdefgh").size()},
+      {"stream", true},
+      {"ignore_eos", true}}.dump();
   ASSERT_TRUE(stream.Send(kPost + "Content-Length: " + Sized(text) + "\r\n\r\n" + text));
   ASSERT_TRUE(stream.ReadUntil("\"text\":"));
   Client kept(fixture.port());
@@ -156,9 +162,7 @@ TEST(Hostile, UnusualButGoodShapesAreReadOneWay) {
        kPost + "TRANSFER-encoding: CHUNKED\r\n\r\n" + size + "\r\n" + kBody + "\r\n0\r\n\r\n"},
       {"chunk extensions", chunked + size + ";a=b;c=\"d;e\"\r\n" + kBody + "\r\n0;x\r\n\r\n"},
       {"a chunk size with zeros and capitals", chunked + "0001D\r\n" + kBody + "\r\n000\r\n\r\n"},
-      {"trailers that look like headers",
-       chunked + size + "\r\n" + kBody +
-           "\r\n0\r\nContent-Length: 5\r\nTransfer-Encoding: gzip\r\nHost: b\r\n\r\n"},
+      {"trailers", chunked + size + "\r\n" + kBody + "\r\n0\r\nX-Digest: 5\r\nHost: b\r\n\r\n"},
       {"an unknown header of the same words",
        kPost + "X-Content-Length: 3\r\nContent-Length: 29\r\nTransfer_Encoding: chunked\r\n\r\n" +
            kBody},
@@ -270,7 +274,7 @@ TEST(Hostile, TextsThatAreNoGoodJsonOnEveryRoute) {
       {"{\"\\ud800\":1}", "lone surrogate"},
       {std::string("{\"prompt\":\"a\0b\"}", 16), "control character"},
       {std::string("\0{}", 3), "JSON decode error"},
-      {std::string("{}\0", 3), "JSON decode error"},
+      {std::string("{}\0", 3), "JSON decode error: a NUL at byte 2"},
       {"{\"n\":1e999}", "beyond the range of a double"},
       {"{\"n\":-1e999}", "beyond the range of a double"},
       {"{\"n\":" + std::string(1'000, '9') + "}", "beyond the range of a double"},

@@ -257,9 +257,9 @@ TEST(TokenizerJson, SaysWhatIsBroken) {
   EXPECT_EQ(LoadError(R"({"model":{"vocab":{"a":0})"),
             "tokenizer.json: JSON: expected ',' at byte 25");
   EXPECT_EQ(LoadError(R"({"model":{"vocab":{"a":-1},"merges":[]}})"),
-            "tokenizer.json: token id -1: expected 0 to 16777215");
+            "tokenizer.json: token id -1: expected 0 to 65538");
   EXPECT_EQ(LoadError(R"({"model":{"vocab":{"a":99999999999},"merges":[]}})"),
-            "tokenizer.json: token id 99999999999: expected 0 to 16777215");
+            "tokenizer.json: token id 99999999999: expected 0 to 65538");
   EXPECT_EQ(LoadError(R"({"model":{"vocab":{"a":0},"merges":["a b"]}})"),
             "tokenizer.json: merge 0 joins \"a\" and \"b\", but the second is not in the "
             "vocabulary");
