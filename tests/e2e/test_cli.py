@@ -27,8 +27,8 @@ def test_wrong_flag_suggests_the_nearest():
 @pytest.mark.parametrize("arguments, said", [
     ([], "expected a command: serve chat complete"),
     (["no-such-command"], "'no-such-command' is not a command"),
-    (["serve"], "MODEL"),
-    (["tokenize", "x"], "TEXT"),
+    (["serve"], "--model is required"),
+    (["tokenize", "x"], "expected either a text or --file"),
     (["serve", "x", "--prot", "9"], "not expected: '--prot' '9'"),
     (["serve", "x", "--ctx-size", "9"], "did you mean --max-model-len instead of --ctx-size"),
     (["serve", "x", "--tensor-parallel-size", "2"], "--tensor-parallel-size: one device serves"),
