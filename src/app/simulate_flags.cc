@@ -170,7 +170,9 @@ void AddLengthFlags(CLI::App& command, SimulateFlags& flags) {
                   "wanted 1/n as often as the first")
       ->check(CLI::NonNegativeNumber)
       ->group(group);
-  command.add_option("--documents-per-request", flags.documents_per_request, "default: 3")
+  command
+      .add_option("--documents-per-request", flags.documents_per_request,
+                  "Documents before each question; default: 3")
       ->check(CLI::PositiveNumber)
       ->group(group);
   command
@@ -215,9 +217,8 @@ void AddAnswerFlags(CLI::App& command, SimulateFlags& flags) {
   command.add_flag("--json", flags.json, "Print JSON")->group(group);
   command
       .add_option("--html", flags.html,
-                  "File to write a page to, which needs no network: the cache over time, the batch "
-                  "step by step, and latency over load (without --loads and --find, from a quarter "
-                  "to twice what comes)")
+                  "File to write a page to: the cache over time, the batch step by step, latency "
+                  "over load; it needs no network")
       ->group(group);
   command
       .add_option("--write-requests", flags.write_requests,
