@@ -34,7 +34,17 @@ Status WriteWholeFile(const std::string& path, const std::string& bytes) {
 }
 
 int Fail(const Error& error, int exit_code) {
-  std::fprintf(stderr, "kvasir: %s\n", error.message.c_str());
+  // A template's own words may hold lines and escape sequences: a terminal gets neither.
+  std::string line;
+  for (const char c : error.message) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) {
+      line += fmt::format("\\x{:02x}", byte);
+    } else {
+      line += c;
+    }
+  }
+  std::fprintf(stderr, "kvasir: %s\n", line.c_str());
   return exit_code;
 }
 

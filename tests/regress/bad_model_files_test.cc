@@ -19,7 +19,7 @@
 #include "app/loaded_engine.h"
 #include "base/log.h"
 #include "server/server.h"
-#include "support/counted_allocations.h"
+#include "support/counting_new.h"
 #include "support/data.h"
 #include "support/gguf_fields.h"
 #include "unit/files/file_makers.h"

@@ -54,7 +54,7 @@ class Lexer {
 
  private:
   [[nodiscard]] Error Fail(std::string_view what) const {
-    return MakeError(ErrorCode::kInvalidArgument, "line {}: {}", line_, what);
+    return MakeError(ErrorCode::kInvalidArgument, "line {}: {}", line_, OneLine(what));
   }
 
   void Add(TokenKind kind, std::string_view text) {

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "text/jinja/expression_parser.h"
+#include "text/jinja/unicode.h"
 
 namespace kvasir::text::jinja {
 
@@ -316,7 +317,7 @@ Result<std::unique_ptr<Tree>> ParseTemplate(std::string_view source) {
     for (const Node* node : tree->body) CheckNames(node, false);
     return tree;
   } catch (const ParseFailure& failure) {
-    return MakeError(ErrorCode::kInvalidArgument, "{}", failure.message);
+    return MakeError(ErrorCode::kInvalidArgument, "{}", OneLine(failure.message));
   }
 }
 

@@ -55,7 +55,7 @@ Result<std::string> Template::Render(const nlohmann::ordered_json& context,
   } catch (const RenderFailure& failure) {
     if (failure.raised) return Error{ErrorCode::kInvalidArgument, failure.message, {}};
     return MakeError(ErrorCode::kUnsupported, "line {}: {}", interpreter.runtime().line,
-                     failure.message);
+                     OneLine(failure.message));
   }
 }
 

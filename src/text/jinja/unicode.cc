@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "files/printable.h"
+
 namespace kvasir::text::jinja {
 namespace {
 
@@ -387,6 +389,11 @@ std::string_view TrimRight(std::string_view text) {
     text.remove_suffix(text.size() - last);
   }
   return text;
+}
+
+std::string OneLine(std::string_view message) {
+  constexpr size_t kMessageBytesMax = 500;
+  return files::Printable(message, kMessageBytesMax);
 }
 
 }  // namespace kvasir::text::jinja

@@ -47,4 +47,7 @@ void AppendUtf8(std::string& out, char32_t code_point);
   return TrimRight(TrimLeft(text));
 }
 
+/// What is said of a template, fit for a message: control characters as escapes, cut where long.
+[[nodiscard]] std::string OneLine(std::string_view message);
+
 }  // namespace kvasir::text::jinja

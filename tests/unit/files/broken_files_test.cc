@@ -16,7 +16,7 @@
 #include "files/json.h"
 #include "files/model_files.h"
 #include "files/safetensors.h"
-#include "support/counted_allocations.h"
+#include "support/counting_new.h"
 #include "support/data.h"
 #include "unit/files/file_makers.h"
 
