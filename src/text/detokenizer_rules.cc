@@ -181,13 +181,22 @@ class Parser {
                        "decoder Replace of \"{}\" behind Fuse is not supported",
                        files::Printable(from));
     }
-    rules_.steps.push_back(
-        {.kind = DecoderRules::Kind::kReplace, .from = from, .to = content.get<std::string>()});
+    const std::string to = content.get<std::string>();
+    growth_ *= std::max(1.0, static_cast<double>(to.size()) / static_cast<double>(from.size()));
+    constexpr double kGrowthMax = 64.0;
+    if (growth_ > kGrowthMax) {
+      return MakeError(ErrorCode::kDataLoss,
+                       "decoder: its steps could make a token {:.0f} times as long, at most {:.0f} "
+                       "are allowed",
+                       growth_, kGrowthMax);
+    }
+    rules_.steps.push_back({.kind = DecoderRules::Kind::kReplace, .from = from, .to = to});
     return Status::Ok();
   }
 
   DecoderRules rules_;
   bool fused_ = false;
+  double growth_ = 1.0;  ///< of all replacements together
 };
 
 }  // namespace

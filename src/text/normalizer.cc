@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "files/printable.h"
@@ -19,12 +20,23 @@ using nlohmann::json;
 constexpr int kDepthMax = 8;
 constexpr size_t kStepsMax = 64;
 constexpr size_t kCharsmapBytesMax = 16 << 20;
+// Of all steps together. Real ones stay below a thousand even if every step met its worst text.
+constexpr double kGrowthMax = 4096.0;
+// UTF-8 of the worst characters: U+0390 decomposes into 3 times its bytes, U+FDFA's compatibility
+// form has 11 times, U+2C65's lowercase 1.5.
+constexpr double kCanonicalGrowth = 3.0;
+constexpr double kCompatibilityGrowth = 11.0;
+constexpr double kLowercaseGrowth = 1.5;
 
 class FormStep final : public NormalizerStep {
  public:
   explicit FormStep(NormalForm form) : form_(form) {}
   [[nodiscard]] std::string_view Apply(std::string_view text, std::string& out) const override {
     return Normalize(form_, text, out);
+  }
+  [[nodiscard]] double Growth() const override {
+    const bool compatibility = form_ == NormalForm::kNfkc || form_ == NormalForm::kNfkd;
+    return compatibility ? kCompatibilityGrowth : kCanonicalGrowth;
   }
 
  private:
@@ -64,6 +76,10 @@ class ReplaceStep final : public NormalizerStep {
     out.append(text, done);
     return out;
   }
+  [[nodiscard]] double Growth() const override {
+    if (from_.empty()) return 1.0;
+    return std::max(1.0, static_cast<double>(to_.size()) / static_cast<double>(from_.size()));
+  }
 
  private:
   std::string from_;
@@ -92,6 +108,8 @@ class ReplaceRegexStep final : public NormalizerStep {
     out.append(text, done);
     return out;
   }
+  // A match may be empty: then the text grows by `to` at every character.
+  [[nodiscard]] double Growth() const override { return 1.0 + static_cast<double>(to_.size()); }
 
  private:
   std::unique_ptr<Matcher> matcher_;
@@ -120,6 +138,7 @@ class MapStep final : public NormalizerStep {
     }
     return out;
   }
+  [[nodiscard]] double Growth() const override { return kLowercaseGrowth; }
 
  private:
   Body body_;
@@ -172,6 +191,7 @@ class ByteLevelStep final : public NormalizerStep {
     AppendMapped(text, out);
     return out;
   }
+  [[nodiscard]] double Growth() const override { return 2.0; }
 };
 
 class BertStep final : public NormalizerStep {
@@ -198,6 +218,10 @@ class BertStep final : public NormalizerStep {
       }
     }
     return out;
+  }
+  // Two spaces around an ideograph of three bytes.
+  [[nodiscard]] double Growth() const override {
+    return 5.0 / 3.0 * kCanonicalGrowth * kLowercaseGrowth;
   }
 
  private:
@@ -256,6 +280,9 @@ class PrecompiledStep final : public NormalizerStep {
       begin = end;
     }
     return out;
+  }
+  [[nodiscard]] double Growth() const override {
+    return std::max(1.0, static_cast<double>(map_.replacement_bytes_max()));
   }
 
  private:
@@ -478,6 +505,14 @@ std::string_view Normalizer::Apply(std::string_view text, NormalizerBuffers& buf
 Result<Normalizer::Steps> ParseNormalizer(const json& json) {
   Normalizer::Steps steps;
   if (!json.is_null()) KVASIR_RETURN_IF_ERROR(Parse(json, 0, steps));
+  double growth = 1.0;
+  for (const auto& step : steps) growth *= step->Growth();
+  if (growth > kGrowthMax) {
+    return MakeError(ErrorCode::kDataLoss,
+                     "normalizer: its steps could make a text {:.0f} times as long, at most {:.0f} "
+                     "are allowed",
+                     growth, kGrowthMax);
+  }
   return steps;
 }
 

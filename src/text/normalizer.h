@@ -18,6 +18,8 @@ class NormalizerStep {
   /// Returns `text` itself where nothing changes, else fills `out` (empty before) and returns it.
   /// `text` and `out` are valid UTF-8 and do not overlap.
   [[nodiscard]] virtual std::string_view Apply(std::string_view text, std::string& out) const = 0;
+  /// Bytes that a byte of text may become; what is put before a text once is not counted.
+  [[nodiscard]] virtual double Growth() const { return 1.0; }
 };
 
 /// Two buffers that take turns; reused from piece to piece.
@@ -40,7 +42,8 @@ class Normalizer {
   Steps steps_;
 };
 
-/// tokenizer.json's "normalizer", or null. Refuses types that it does not know, by name.
+/// tokenizer.json's "normalizer", or null. Refuses types that it does not know, by name, and steps
+/// that together could make a text thousands of times as long.
 [[nodiscard]] Result<Normalizer::Steps> ParseNormalizer(const nlohmann::json& json);
 
 [[nodiscard]] std::unique_ptr<NormalizerStep> MakeNfc();

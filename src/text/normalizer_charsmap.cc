@@ -1,5 +1,6 @@
 #include "text/normalizer_charsmap.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "text/unicode_utf8.h"
@@ -30,6 +31,18 @@ Result<CharsMap> CharsMap::Parse(std::string_view blob) {
   map.replacements_ = blob.substr(4 + trie_bytes);
   if (!IsValidUtf8(map.replacements_)) {
     return MakeError(ErrorCode::kDataLoss, "precompiled_charsmap: a replacement is not UTF-8");
+  }
+  for (size_t begin = 0; begin < map.replacements_.size();) {
+    const size_t end = std::min(map.replacements_.find('\0', begin), map.replacements_.size());
+    map.replacement_bytes_max_ = std::max(map.replacement_bytes_max_, end - begin);
+    begin = end + 1;
+  }
+  // Unicode's longest has 33 (U+FDFA). Every character of a text may be replaced.
+  constexpr size_t kReplacementBytesMax = 256;
+  if (map.replacement_bytes_max_ > kReplacementBytesMax) {
+    return MakeError(ErrorCode::kDataLoss,
+                     "precompiled_charsmap: a replacement of {} bytes, at most {} are allowed",
+                     map.replacement_bytes_max_, kReplacementBytesMax);
   }
   return map;
 }

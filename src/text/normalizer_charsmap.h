@@ -21,6 +21,7 @@ class CharsMap {
     size_t length;  ///< bytes of the text that it replaces
     std::string_view replacement;
   };
+  [[nodiscard]] size_t replacement_bytes_max() const { return replacement_bytes_max_; }
   [[nodiscard]] std::optional<Match> Shortest(std::string_view text) const {
     return Find(text, /*longest=*/false);
   }
@@ -33,6 +34,7 @@ class CharsMap {
 
   std::vector<uint32_t> units_;
   std::string replacements_;
+  size_t replacement_bytes_max_ = 0;
 };
 
 }  // namespace kvasir::text

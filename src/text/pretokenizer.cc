@@ -216,6 +216,12 @@ class Parser {
     const auto& type = component["type"].get_ref<const std::string&>();
     if (type == "Sequence") return ParseSequence(component, depth);
     if (plan_.ends_in_byte_level) {
+      // Each doubles what is not ASCII.
+      constexpr int kByteLevelsMax = 4;
+      if (++byte_levels_count_ > kByteLevelsMax) {
+        return MakeError(ErrorCode::kDataLoss, "pre_tokenizer: more than {} ByteLevel steps",
+                         kByteLevelsMax);
+      }
       plan_.steps.push_back(MakeByteAlphabetStep());
       plan_.ends_in_byte_level = false;
     }
@@ -306,10 +312,11 @@ class Parser {
   Status ParseMetaspace(const json& component) {
     std::string replacement = "\u2581";
     if (const auto found = component.find("replacement"); found != component.end()) {
-      if (!found->is_string() || found->get_ref<const std::string&>().empty()) {
+      if (found->is_string()) replacement = found->get<std::string>();
+      if (!found->is_string() || replacement.empty() ||
+          Utf8Length(static_cast<uint8_t>(replacement[0])) != replacement.size()) {
         return BadField("Metaspace", "replacement", "a character");
       }
-      replacement = found->get<std::string>();
     }
     auto prepend = MetaspaceStep::Prepend::kAlways;
     if (!BoolOr(component, "add_prefix_space", true)) prepend = MetaspaceStep::Prepend::kNever;
@@ -341,6 +348,7 @@ class Parser {
   }
 
   PreTokenizerPlan plan_;
+  int byte_levels_count_ = 0;
 };
 
 }  // namespace

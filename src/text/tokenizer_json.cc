@@ -15,7 +15,8 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kFileBytesMax = size_t{512} << 20;
-constexpr size_t kComponentBytesMax = size_t{64} << 20;
+// Parsed, a component takes up to 30 times its size; vocabulary and merges are not parsed so.
+constexpr size_t kComponentBytesMax = size_t{16} << 20;
 constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "pad_token",
                                         "sep_token", "cls_token", "mask_token"};
 

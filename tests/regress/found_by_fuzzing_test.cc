@@ -15,6 +15,7 @@
 #include "support/counted_allocations.h"
 #include "support/data.h"
 #include "text/jinja.h"
+#include "text/normalizer_charsmap.h"
 #include "text/tokenizer.h"
 #include "unit/files/file_makers.h"
 
@@ -137,6 +138,39 @@ TEST(FoundByFuzzing, AHugeValueInAGenerationConfigMakesAShortMessage) {
   const auto read = server::ReadGenerationDefaults({{"temperature", values}}, nullptr);
   files::ExpectError(read, {"temperature"});
   EXPECT_LT(read.error().message.size(), 300u);
+}
+
+// Steps that each double a text, sixty times: any request, or the load itself, would have ended the
+// process.
+TEST(FoundByFuzzing, StepsOfATokenizerThatGrowWithoutEndAreRefused) {
+  const json good = json::parse(test::ReadFile(test::DataPath("models/llama/tokenizer.json")));
+  const auto load = [&](const char* component, const char* list, const json& step) {
+    json tokenizer = good;
+    tokenizer[component] = {{"type", "Sequence"}, {list, std::vector<json>(60, step)}};
+    return text::Tokenizer::FromHuggingFace(tokenizer.dump(), nullptr);
+  };
+  const json doubling = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  const json by_regex = {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", "aa"}};
+  const json bytes = {{"type", "ByteLevel"}};
+  files::ExpectError(load("normalizer", "normalizers", doubling), {"normalizer", "as long"});
+  files::ExpectError(load("normalizer", "normalizers", by_regex), {"normalizer", "as long"});
+  files::ExpectError(load("normalizer", "normalizers", bytes), {"normalizer", "as long"});
+  files::ExpectError(load("decoder", "decoders", doubling), {"decoder", "as long"});
+  files::ExpectError(load("pre_tokenizer", "pretokenizers", bytes), {"pre_tokenizer", "ByteLevel"});
+  files::ExpectError(
+      load("pre_tokenizer", "pretokenizers", {{"type", "Metaspace"}, {"replacement", "  "}}),
+      {"Metaspace", "a character"});
+}
+
+TEST(FoundByFuzzing, AReplacementOfMegabytesInACharsmapIsRefused) {
+  // One trie unit, then one replacement.
+  const std::string blob = files::ByteWriter()
+                               .Number<uint32_t>(4)
+                               .Number<uint32_t>(0)
+                               .Raw(std::string(3000, 'x'))
+                               .bytes();
+  const auto map = text::CharsMap::Parse(blob);
+  files::ExpectError(map, {"3000 bytes"});
 }
 
 }  // namespace
