@@ -29,8 +29,8 @@ namespace {
 constexpr int64_t kRequestsPerUser = 5;
 
 // Of a page's pictures: steps that the batch's timeline shows, and maps of the cache.
-constexpr int64_t kDetailsMax = 600;
-constexpr int64_t kSnapshotsMax = 64;
+constexpr int64_t kDetailsMax = 4000;
+constexpr int64_t kSnapshotsMax = 120;
 
 /// One simulation a load, with what they have in common.
 class Runs {
@@ -133,14 +133,6 @@ std::string CommandLine() {
   return "kvasir" + (name_end == std::string::npos ? "" : line.substr(name_end));
 }
 
-Status WritePage(const std::string& path, const plan::SimulationReport& report) {
-  std::ofstream out(path, std::ios::binary);
-  out << plan::WriteHtml(report, CommandLine());
-  out.flush();
-  if (out) return Status::Ok();
-  return MakeError(ErrorCode::kIo, "{}: cannot be written: {}", path, std::strerror(errno));
-}
-
 Status WriteRequests(const std::string& path, const Traffic& traffic, int64_t vocab_size) {
   std::ofstream out(path);
   const std::unique_ptr<plan::Workload> workload = traffic.Make(0, 0);
@@ -213,9 +205,8 @@ int RunSimulate(const SimulateFlags& flags) {
     return Fail(report.error(), model ? kExitModel : kExitUsage);
   }
   if (!flags.html.empty()) {
-    if (const Status written = WritePage(flags.html, *report); !written.ok()) {
-      return Fail(written.error(), kExitFailed);
-    }
+    const Status written = WriteWholeFile(flags.html, plan::WriteHtml(*report, CommandLine()));
+    if (!written.ok()) return Fail(written.error(), kExitFailed);
   }
   if (flags.json) {
     std::printf("%s\n", plan::ToJson(*report).dump(2).c_str());

@@ -217,8 +217,9 @@ void AddAnswerFlags(CLI::App& command, SimulateFlags& flags) {
   command.add_flag("--json", flags.json, "Print JSON")->group(group);
   command
       .add_option("--html", flags.html,
-                  "File to write a page to: the cache over time, the batch step by step, latency "
-                  "over load; it needs no network")
+                  "File to write a page to, which needs no network: the cache over time, the batch "
+                  "step by step, and latency over load (without --loads and --find, from a quarter "
+                  "to twice what comes)")
       ->group(group);
   command
       .add_option("--write-requests", flags.write_requests,
