@@ -30,7 +30,7 @@ class Connection:
 
     def __init__(self, port, requests, clock):
         body = json.dumps({
-            "model": "default", "prompt": [request.prompt for request in requests],
+            "prompt": [request.prompt for request in requests],
             "max_tokens": requests[0].output_tokens, "ignore_eos": True, "temperature": 0,
             "stream": True, "stream_options": {"include_usage": True}}).encode()
         self.requests = requests
