@@ -62,7 +62,7 @@ def guidellm(server, prompts, streams, requests, report):
          "--profile", f"kind=concurrent,streams=[{streams}]",
          "--constraint", f"kind=max_requests,count={requests}",
          "--output", f"kind=json,path={report}"],
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1",
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "USE_TORCH": "0",
              "PYTHONPATH": str(ROOT / "tests/e2e/clients/torch_stand_in")},
         cwd=report.parent, capture_output=True, text=True, check=False)
     if process.returncode != 0:

@@ -4,13 +4,13 @@ Item = TypeVar("Item")
 
 
 class DataLoader(Generic[Item]):
-    """Gives the items of an iterable data set, in batches of one, in this process."""
+    """Gives the items of an iterable data set, in batches of one, in this process (workers are not needed)."""
 
     def __init__(self, dataset, batch_size=1, shuffle=None, num_workers=0, collate_fn=None,
                  prefetch_factor=None, generator=None):
-        if batch_size != 1 or shuffle or num_workers:
-            raise ValueError("expected batch_size 1, no shuffle and no workers")
-        del prefetch_factor, generator
+        if batch_size != 1 or shuffle:
+            raise ValueError("expected batch_size 1 and no shuffle")
+        del num_workers, prefetch_factor, generator
         self.dataset, self.collate_fn = dataset, collate_fn
 
     def __iter__(self):
