@@ -11,6 +11,10 @@ function(kvasir_room room)
     add_library(kvasir_${room} STATIC ${sources})
     target_link_libraries(kvasir_${room} PRIVATE kvasir_options)
     set(scope PUBLIC)
+    # The command line is not hot, and CLI11 costs each of its files 13 s at -O2.
+    if(room STREQUAL "app" AND CMAKE_BUILD_TYPE MATCHES "Rel")
+      target_compile_options(kvasir_app PRIVATE -O1)
+    endif()
     foreach(source ${sources})
       if(source MATCHES "_avx512\\.cc$")
         set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
@@ -54,4 +58,4 @@ target_sources(kvasir_plan PRIVATE ${embedded}/models.cc ${embedded}/machines.cc
   ${embedded}/style.cc ${embedded}/script.cc)
 kvasir_room(server USES base contract engine text LINKS Boost::headers OpenSSL::SSL OpenSSL::Crypto)
 kvasir_room(app USES base contract cache schedule engine tensor files kernels model sample runner text
-  plan server LINKS CLI11::CLI11)
+  plan server LINKS CLI11::CLI11 dep_edit)
