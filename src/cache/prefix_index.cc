@@ -1,7 +1,6 @@
 #include "cache/prefix_index.h"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 
 #include "base/check.h"
@@ -23,9 +22,12 @@ uint64_t HashBlock(uint64_t parent_hash, std::span<const TokenId> tokens) {
 
 PrefixIndex::PrefixIndex(int64_t block_tokens, int64_t groups_count, int64_t nodes_expected,
                          uint64_t seed, BlockHash hash)
-    : block_tokens_(block_tokens), groups_count_(groups_count), seed_(seed), hash_(hash) {
+    : block_tokens_(block_tokens),
+      groups_count_(groups_count),
+      seed_(seed),
+      hash_(hash),
+      table_(static_cast<size_t>(nodes_expected) + 16) {
   const auto nodes = static_cast<size_t>(nodes_expected) + 16;
-  buckets_.assign(std::bit_ceil(nodes), kNoNode);
   // Address space, not memory: it is touched as nodes are made, and nothing moves in mid-service.
   nodes_.reserve(nodes);
   tokens_.reserve(nodes * static_cast<size_t>(block_tokens));
@@ -38,7 +40,7 @@ void PrefixIndex::Reset() {
   blocks_.clear();
   unused_ = kNoNode;
   nodes_count_ = 0;
-  std::ranges::fill(buckets_, kNoNode);
+  table_.Clear();
   roots_.clear();
   salts_.clear();
 }
@@ -63,15 +65,11 @@ std::span<const TokenId> PrefixIndex::Tokens(NodeId node) const {
 
 NodeId PrefixIndex::FindHashed(NodeId parent, std::span<const TokenId> tokens,
                                uint64_t hash) const {
-  for (NodeId node = buckets_[hash & (buckets_.size() - 1)]; node != kNoNode;
-       node = nodes_[Index(node)].next) {
+  return table_.Find(hash, [&](NodeId node) {
     const Node& candidate = nodes_[Index(node)];
-    if (candidate.hash == hash && candidate.parent == parent &&
-        std::ranges::equal(Tokens(node), tokens)) {
-      return node;
-    }
-  }
-  return kNoNode;
+    return candidate.hash == hash && candidate.parent == parent &&
+           std::ranges::equal(Tokens(node), tokens);
+  });
 }
 
 NodeId PrefixIndex::Find(NodeId parent, std::span<const TokenId> tokens) const {
@@ -82,13 +80,11 @@ NodeId PrefixIndex::FindOrAdd(NodeId parent, std::span<const TokenId> tokens) {
   KVASIR_CHECK(static_cast<int64_t>(tokens.size()) == block_tokens_);
   const uint64_t hash = hash_(nodes_[Index(parent)].hash, tokens);
   if (const NodeId found = FindHashed(parent, tokens, hash); found != kNoNode) return found;
-  if (static_cast<size_t>(nodes_count_) >= buckets_.size()) GrowBuckets();
+  table_.MakeRoom();
   const NodeId node = NewNode();
   nodes_[Index(node)].parent = parent;
   nodes_[Index(node)].hash = hash;
-  NodeId& bucket = Bucket(hash);
-  nodes_[Index(node)].next = bucket;
-  bucket = node;
+  table_.Insert(hash, node);
   std::ranges::copy(tokens, tokens_.begin() + node * block_tokens_);
   ++nodes_[Index(parent)].children_count;
   return node;
@@ -142,33 +138,13 @@ void PrefixIndex::RemoveUnneeded(NodeId node) {
       roots_.erase(salt->second);
       salts_.erase(salt);
     } else {
-      Unchain(node);
+      table_.Erase(gone.hash, node);
       --nodes_[Index(parent)].children_count;
     }
     gone.next = unused_;
     unused_ = node;
     --nodes_count_;
     node = parent;
-  }
-}
-
-void PrefixIndex::Unchain(NodeId node) {
-  NodeId* link = &Bucket(nodes_[Index(node)].hash);
-  while (*link != node) link = &nodes_[Index(*link)].next;
-  *link = nodes_[Index(node)].next;
-}
-
-void PrefixIndex::GrowBuckets() {
-  std::vector<NodeId> old(buckets_.size() * 2, kNoNode);
-  old.swap(buckets_);
-  for (NodeId head : old) {
-    while (head != kNoNode) {
-      const NodeId next = nodes_[Index(head)].next;
-      NodeId& bucket = Bucket(nodes_[Index(head)].hash);
-      nodes_[Index(head)].next = bucket;
-      bucket = head;
-      head = next;
-    }
   }
 }
 

@@ -15,12 +15,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cache/node_table.h"
 #include "contract/types.h"
 
 namespace kvasir::cache {
-
-using NodeId = int32_t;
-inline constexpr NodeId kNoNode = -1;
 
 /// Hash of a block's tokens, chained on the hash of its parent.
 using BlockHash = uint64_t (*)(uint64_t parent_hash, std::span<const TokenId> tokens);
@@ -30,7 +28,7 @@ using BlockHash = uint64_t (*)(uint64_t parent_hash, std::span<const TokenId> to
 
 class PrefixIndex {
  public:
-  /// `seed` should be unknown to clients, so that nobody can make the table's chains long.
+  /// `seed` should be unknown to clients, so that nobody can make searches in the table long.
   PrefixIndex(int64_t block_tokens, int64_t groups_count, int64_t nodes_expected, uint64_t seed,
               BlockHash hash);
   /// Forgets everything, pins included. Takes no memory.
@@ -61,7 +59,7 @@ class PrefixIndex {
  private:
   struct Node {
     NodeId parent = kNoNode;
-    NodeId next = kNoNode;  ///< in the same bucket, or in the list of unused nodes
+    NodeId next = kNoNode;  ///< in the list of unused nodes
     uint64_t hash = 0;
     int32_t children_count = 0;
     int32_t pins_count = 0;
@@ -70,13 +68,10 @@ class PrefixIndex {
 
   static size_t Index(NodeId node) { return static_cast<size_t>(node); }
   [[nodiscard]] std::span<const TokenId> Tokens(NodeId node) const;
-  [[nodiscard]] NodeId& Bucket(uint64_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }
   [[nodiscard]] NodeId FindHashed(NodeId parent, std::span<const TokenId> tokens,
                                   uint64_t hash) const;
   NodeId NewNode();
   void RemoveUnneeded(NodeId node);
-  void Unchain(NodeId node);
-  void GrowBuckets();
 
   int64_t block_tokens_;
   int64_t groups_count_;
@@ -87,7 +82,7 @@ class PrefixIndex {
   std::vector<BlockId> blocks_;  ///< groups_count a node
   NodeId unused_ = kNoNode;
   int64_t nodes_count_ = 0;
-  std::vector<NodeId> buckets_;  ///< a power of two; heads of lists linked by Node::next
+  NodeTable table_;  ///< all nodes but roots
   std::unordered_map<std::string, NodeId> roots_;
   std::unordered_map<NodeId, std::string> salts_;
 };
