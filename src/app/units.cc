@@ -4,8 +4,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 #include <utility>
+
+#include "base/strings.h"
 
 namespace kvasir::app {
 
@@ -58,25 +59,6 @@ std::string FormatCount(int64_t count) {
   }
   return grouped;
 }
-
-namespace {
-
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row[b.size()];
-}
-
-}  // namespace
 
 std::string Nearest(std::string_view word, const std::vector<std::string>& words) {
   std::string best;

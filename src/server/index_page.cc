@@ -3,37 +3,11 @@
 
 #include <string>
 
+#include "base/strings.h"
 #include "server/exchange.h"
 #include "server/routes.h"
 
 namespace kvasir::server {
-namespace {
-
-std::string EscapeHtml(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
-}  // namespace
-
 void HandleIndex(Context& context, const std::shared_ptr<Exchange>& exchange) {
   std::string rows;
   for (const Route& route : Routes()) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/strings.h"
 #include "plan/simulate/html_data.h"
 
 namespace kvasir::plan {
@@ -106,32 +107,6 @@ std::string Facts(const SimulationReport& report) {
 }
 
 }  // namespace
-
-std::string EscapeHtml(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 std::string WriteHtml(const SimulationReport& report, std::string_view command) {
   KVASIR_CHECK(!report.variants.empty());

@@ -12,9 +12,6 @@ namespace kvasir::plan {
 /// are drawn of what the results hold: samples of steps, details, snapshots, loads.
 [[nodiscard]] std::string WriteHtml(const SimulationReport& report, std::string_view command);
 
-/// `text` as HTML shows it: & < > " and ' escaped.
-[[nodiscard]] std::string EscapeHtml(std::string_view text);
-
 /// Parts of the page, from src/plan/simulate/html.
 extern const std::string_view kHtmlStyle;
 extern const std::string_view kHtmlScript;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/strings.h"
 #include "text/jinja/functions.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/unicode.h"
@@ -241,7 +242,10 @@ std::string FormatFloat(double value) {
     return out + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
   }
   if (count <= exponent + 1) {
-    return out + digits + std::string(static_cast<std::size_t>(exponent + 1 - count), '0') + ".0";
+    return out + digits +
+           std::string(static_cast<std::size_t>(exponent) + 1 - static_cast<std::size_t>(count),
+                       '0') +
+           ".0";
   }
   const auto point = static_cast<std::size_t>(exponent + 1);
   return out + digits.substr(0, point) + "." + digits.substr(point);
@@ -319,32 +323,6 @@ std::optional<double> ParseFloat(std::string_view text) {
     }
   }
   return negative ? -value : value;
-}
-
-std::string EscapeHtml(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out.push_back(c);
-    }
-  }
-  return out;
 }
 
 }  // namespace kvasir::text::jinja

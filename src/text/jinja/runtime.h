@@ -175,6 +175,5 @@ class Bound {
 /// Reads what Python's int() and float() read; nullopt where they raise ValueError.
 [[nodiscard]] std::optional<Integer> ParseInteger(std::string_view text, int base);
 [[nodiscard]] std::optional<double> ParseFloat(std::string_view text);
-[[nodiscard]] std::string EscapeHtml(std::string_view text);
 
 }  // namespace kvasir::text::jinja

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/strings.h"
 #include "text/jinja/functions.h"
 #include "text/jinja/unicode.h"
 

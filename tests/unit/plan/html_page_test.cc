@@ -75,8 +75,6 @@ SimulationReport ReportOf(std::vector<SimulationResult> results) {
 }
 
 TEST(HtmlPage, EscapesWhatCameFromOutside) {
-  EXPECT_EQ(EscapeHtml("<a href=\"x\" id='y'>&"),
-            "&lt;a href=&quot;x&quot; id=&#39;y&#39;&gt;&amp;");
   SimulationResult result = Result();
   const std::string evil = "</script><img src=x onerror=alert(1)>'\"&<!--";
   result.variant = evil;
@@ -138,7 +136,7 @@ TEST(HtmlPage, MarksTheBetterOfTwo) {
 
 TEST(HtmlPage, TellsWhoWaitedForWhom) {
   const auto variant = HtmlData(ReportOf({Result()}))["variants"][0];
-  const auto timeline = variant["timeline"];
+  const auto& timeline = variant["timeline"];
   EXPECT_EQ(timeline["end"], 6);
   EXPECT_EQ(timeline["rows"][0]["spans"].dump(), R"([["p",0.0,1.0],["d",1.0,3.0]])");
   EXPECT_EQ(timeline["rows"][1]["spans"].dump(), R"([["w",0.0,3.0],["p",3.0,4.0],["d",4.0,6.0]])");
