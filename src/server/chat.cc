@@ -268,7 +268,9 @@ void HandleChatCompletions(Context& context, const std::shared_ptr<Exchange>& ex
   const bool return_prompt_text = fields.Bool("return_prompt_text").value_or(false);
 
   ChatPrompt chat;
-  if (const auto error = BuildChatPrompt(context, fields, chat)) return exchange->Fail(*error);
+  if (const auto error = BuildChatPrompt(context, fields, TextBytesMax(context, options), chat)) {
+    return exchange->Fail(*error);
+  }
   body = Json();
   TruncatePrompt(context, options, chat.ids);
   Prompt prompt;

@@ -266,7 +266,7 @@ void MarkRequest(const text::Tokenizer& tokenizer, text::ChatRequest& request) {
 }  // namespace
 
 std::optional<ApiError> BuildChatPrompt(const Context& context, const Fields& fields,
-                                        ChatPrompt& prompt) {
+                                        std::optional<size_t> text_bytes_max, ChatPrompt& prompt) {
   const Json* messages = ReadMessages(fields);
   RefuseTools(fields);
   text::ChatRequest request;
@@ -309,6 +309,9 @@ std::optional<ApiError> BuildChatPrompt(const Context& context, const Fields& fi
     return error;
   }
   prompt.text = std::move(rendered).value();
+  if (text_bytes_max && prompt.text.size() > *text_bytes_max) {
+    return TextTooLong(context, prompt.text.size(), "messages");
+  }
   prompt.ids =
       tokenizer.Encode(prompt.text, text::EncodeOptions{.add_special_tokens = add_special_tokens,
                                                         .marked = context.config.plain_messages});

@@ -18,8 +18,10 @@ struct ChatPrompt {
 };
 
 /// Reads `messages` and what belongs to them, renders, tokenizes. `fields.problems()` may hold
-/// problems of other fields already; they are part of the answer.
+/// problems of other fields already; they are part of the answer. Longer texts than
+/// `text_bytes_max` are refused before they are tokenized.
 [[nodiscard]] std::optional<ApiError> BuildChatPrompt(const Context& context, const Fields& fields,
+                                                      std::optional<size_t> text_bytes_max,
                                                       ChatPrompt& prompt);
 
 }  // namespace kvasir::server

@@ -305,9 +305,13 @@ void HandleCompletions(Context& context, const std::shared_ptr<Exchange>& exchan
   if (const auto error = problems.ToError()) return exchange->Fail(*error);
   body = Json();
 
+  const std::optional<size_t> text_bytes_max = TextBytesMax(context, options);
   for (Prompt& prompt : prompts) {
     const bool from_text = prompt.ids.empty();
     if (from_text) {
+      if (text_bytes_max && prompt.text.size() > *text_bytes_max) {
+        return exchange->Fail(TextTooLong(context, prompt.text.size(), "prompt"));
+      }
       prompt.ids = context.model.tokenizer->Encode(
           prompt.text, text::EncodeOptions{.add_special_tokens = add_special_tokens});
       if (prompt.ids.empty()) {

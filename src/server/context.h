@@ -28,6 +28,7 @@ struct Context {
   std::atomic<int64_t> in_flight{0};        ///< requests of generating routes
   std::atomic<int64_t> preparing_bytes{0};  ///< bodies that workers hold or will take
   Workers workers;
+  Workers large_workers{1};  ///< for large bodies, so that those of nobody else wait behind them
 
   [[nodiscard]] const std::string& model_name() const { return config.served_model_names.front(); }
   [[nodiscard]] bool ServesModel(std::string_view name) const;

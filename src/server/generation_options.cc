@@ -18,6 +18,9 @@ constexpr int64_t kBadWordsMax = 1'024;
 constexpr int64_t kLogprobTokensMax = 128;
 constexpr size_t kCacheSaltBytesMax = 1'024;
 constexpr float kLogitBiasMax = 100.0f;
+// Text has about 4 bytes a token; the longest tokens, runs of blanks, have 128 or so.
+constexpr int64_t kTextBytesPerToken = 256;
+constexpr int64_t kTextBytesLeast = int64_t{1} << 20;
 
 // Fields of features that are not here. null, false and empty lists or objects ask for nothing.
 constexpr std::pair<std::string_view, std::string_view> kUnsupported[] = {
@@ -49,8 +52,8 @@ void RefuseUnsupported(const Fields& fields) {
   for (const auto& [name, why] : kUnsupported) {
     const Json* value = fields.Find(name);
     // The schema {} asks for any JSON.
-    const bool schema = value != nullptr && value->is_object() &&
-                        (name == "guided_json" || name == "json_schema");
+    const bool schema =
+        value != nullptr && value->is_object() && (name == "guided_json" || name == "json_schema");
     if (value != nullptr && (schema || !AsksForNothing(*value))) {
       fields.problems().AddSemantic(Unsupported(std::string(name), std::string(why)));
     }
@@ -314,6 +317,24 @@ void ReadGenerationOptions(const Context& context, const Exchange& exchange, con
   const std::string* timings = exchange.request.Header("x-kvasir-timings");
   options.timings = fields.Bool("timings").value_or(
       timings != nullptr && (*timings == "1" || EqualsIgnoreCase(*timings, "true")));
+}
+
+std::optional<size_t> TextBytesMax(const Context& context, const GenerationOptions& options) {
+  if (options.truncate_prompt_tokens) return std::nullopt;
+  return static_cast<size_t>(
+      std::max(kTextBytesLeast, context.max_model_len() * kTextBytesPerToken));
+}
+
+ApiError TextTooLong(const Context& context, size_t bytes, const char* field) {
+  const GenerationOptions untruncated;
+  ApiError error = BadRequest(
+      fmt::format("This model's maximum context length is {} tokens. However, your prompt has {} "
+                  "bytes of text, and at most {} bytes are read. Please reduce the length of the "
+                  "input prompt, or set `truncate_prompt_tokens`.",
+                  context.max_model_len(), bytes, *TextBytesMax(context, untruncated)),
+      field);
+  error.code = "context_length_exceeded";
+  return error;
 }
 
 void TruncatePrompt(const Context& context, const GenerationOptions& options,

@@ -39,6 +39,13 @@ void ReadGenerationOptions(const Context& context, const Exchange& exchange, con
 /// 404 unless the field `model` is absent, empty or served here.
 [[nodiscard]] std::optional<ApiError> CheckModel(const Context& context, const Fields& fields);
 
+/// Most bytes of text that can be a prompt of this model. More are refused before they are
+/// tokenized, which would keep a worker busy for seconds. None where the request truncates.
+[[nodiscard]] std::optional<size_t> TextBytesMax(const Context& context,
+                                                 const GenerationOptions& options);
+/// The refusal. `field`: where the text came from.
+[[nodiscard]] ApiError TextTooLong(const Context& context, size_t bytes, const char* field);
+
 /// Shortens the prompt where the request says so.
 void TruncatePrompt(const Context& context, const GenerationOptions& options,
                     std::vector<TokenId>& prompt);

@@ -23,6 +23,9 @@ namespace {
 // Bodies with a length of so many digits are read before they are refused.
 constexpr size_t kSmallLengthDigits = 5;
 
+// Longer bodies can take a worker seconds.
+constexpr size_t kLargeBodyBytes = size_t{1} << 20;
+
 // What a request that waits for a worker costs beside its body.
 constexpr int64_t kPreparingBytesPerRequest = 4096;
 
@@ -256,7 +259,9 @@ struct Server::State final : HttpHandler {
     if (counted->all() > static_cast<int64_t>(context.config.limits.bodies_bytes_max)) {
       return exchange->Fail(QueueFull("Too many requests wait to be read; try again later."));
     }
-    context.workers.Post([this, exchange, route, counted] {
+    Workers& workers =
+        exchange->body_bytes > kLargeBodyBytes ? context.large_workers : context.workers;
+    workers.Post([this, exchange, route, counted] {
       try {
         route->handle(context, exchange);
       } catch (const std::exception& exception) {
@@ -351,6 +356,7 @@ void Server::Stop() {
   BeginDrain();
   state_->http.Stop();
   state_->context.workers.Stop();
+  state_->context.large_workers.Stop();
 }
 
 }  // namespace kvasir::server

@@ -25,7 +25,9 @@ void HandleTokenize(Context& context, const std::shared_ptr<Exchange>& exchange)
   std::vector<TokenId> ids;
   if (fields.Has("messages")) {
     ChatPrompt chat;
-    if (const auto error = BuildChatPrompt(context, fields, chat)) return exchange->Fail(*error);
+    if (const auto error = BuildChatPrompt(context, fields, std::nullopt, chat)) {
+      return exchange->Fail(*error);
+    }
     ids = std::move(chat.ids);
   } else {
     const std::optional<std::string> prompt = fields.String("prompt");

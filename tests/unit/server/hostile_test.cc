@@ -1,14 +1,19 @@
 // Requests that are made to be misread: each has one answer, an error in JSON, and nothing that
 // comes behind it on the same connection is taken for a request. Others are not disturbed.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "unit/server/server_fixture.h"
 
 namespace kvasir::server::test {
 namespace {
+
+using std::string_literals::operator""s;
 
 const std::string kPost =
     "POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n";
@@ -75,21 +80,21 @@ std::vector<Shape> RefusedShapes() {
       {"bare LFs", "GET /health HTTP/1.1\nHost: a\n\n"},
       {"a bare LF among headers", "GET /health HTTP/1.1\r\nHost: a\nX: y\r\n\r\n"},
       {"a bare CR in a header", "GET /health HTTP/1.1\r\nHost: a\r\nX: a\rY: b\r\n\r\n"},
-      {"a NUL in a header", std::string("GET /health HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n", 43)},
-      {"a NUL in a name", std::string("GET /health HTTP/1.1\r\nHost: a\r\nX\0: b\r\n\r\n", 42)},
+      {"a NUL in a header", "GET /health HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n"s},
+      {"a NUL in a name", "GET /health HTTP/1.1\r\nHost: a\r\nX\0: b\r\n\r\n"s},
       {"a header without a name", "GET /health HTTP/1.1\r\nHost: a\r\n: y\r\n\r\n"},
       {"a header without a colon", "GET /health HTTP/1.1\r\nHost: a\r\nnonsense\r\n\r\n"},
       {"a name with a brace", "GET /health HTTP/1.1\r\nHost: a\r\nx{y: z\r\n\r\n"},
       {"no host", "GET /health HTTP/1.1\r\n\r\n"},
       {"two hosts", "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"},
-      {"a NUL in the target", std::string("GET /he\0alth HTTP/1.1\r\nHost: a\r\n\r\n", 35)},
+      {"a NUL in the target", "GET /he\0alth HTTP/1.1\r\nHost: a\r\n\r\n"s},
       {"an escaped NUL in the target", "GET /health%00 HTTP/1.1\r\nHost: a\r\n\r\n"},
       {"a broken escape in the target", "GET /health%4 HTTP/1.1\r\nHost: a\r\n\r\n"},
       {"no target", "GET  HTTP/1.1\r\nHost: a\r\n\r\n"},
       {"a host as target", "CONNECT elsewhere:443 HTTP/1.1\r\nHost: a\r\n\r\n"},
       {"no version", "GET /health\r\nHost: a\r\n\r\n"},
       {"no HTTP at all", "nonsense\r\n\r\n"},
-      {"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello\r\n\r\n"},
+      {"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello\r\n\r\n"s},
       {"HTTP/2's preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505},
       {"a version to come", "GET /health HTTP/3.0\r\nHost: a\r\n\r\n", 505},
       {"a version that was not", "GET /health HTTP/1.2\r\nHost: a\r\n\r\n", 505},
@@ -205,7 +210,7 @@ TEST(Hostile, TheBodyOfARefusedRequestIsNoRequest) {
        {std::string("Transfer-Encoding: chunked"), std::string("Content-Length: 1000000"),
         "Content-Length: " + Sized(inner) + "\r\nExpect: 100-continue"}) {
     Client client(fixture.port());
-    client.Send("POST /nope HTTP/1.1\r\nHost: t\r\n" + framing + "\r\n\r\n" + inner);
+    client.Send(fmt::format("POST /nope HTTP/1.1\r\nHost: t\r\n{}\r\n\r\n{}", framing, inner));
     const std::optional<Answer> answer = client.ReadAnswer();
     ASSERT_TRUE(answer) << framing;
     EXPECT_EQ(answer->status, 404) << framing;
@@ -252,6 +257,54 @@ TEST(Hostile, BodiesOfFiftyMegabytes) {
   while (ids.size() < size) ids += ",7";
   refused(ids + "]" + close, "more than 4000000 values");
   EXPECT_EQ(fixture.Post("/v1/completions", {{"prompt", "a"}, {"max_tokens", 5}}).status, 200);
+}
+
+TEST(Hostile, TextsThatNoContextHoldsAreNotTokenized) {
+  ServerFixture fixture;  // a context of 512
+  fixture.script.SetTokens(IdsThenEnd("ok"));
+  const std::string most(size_t{1} << 20, ' ');
+  for (const char* path : {"/v1/completions", "/v1/chat/completions"}) {
+    const bool chat = std::string_view(path) == "/v1/chat/completions";
+    const auto body = [&](const std::string& text) {
+      return chat ? ChatBody(text) : Json{{"prompt", text}};
+    };
+    const Answer answer = fixture.Post(path, body(most + " "));
+    EXPECT_EQ(answer.status, 400) << path;
+    EXPECT_EQ(answer.json().at("error").at("code"), "context_length_exceeded");
+    EXPECT_NE(answer.body.find("at most 1048576 bytes are read"), std::string::npos) << answer.body;
+    Json shortened = body(most + " ");
+    shortened["truncate_prompt_tokens"] = 10;
+    shortened["max_tokens"] = 5;
+    EXPECT_EQ(fixture.Post(path, shortened).status, 200) << path;
+  }
+  EXPECT_EQ(fixture.Post("/tokenize", {{"prompt", most + " "}}).status, 200);
+}
+
+// The only ordinary worker stays free for others while large bodies are being read.
+TEST(Hostile, LargeBodiesKeepNobodyWaiting) {
+  ServerFixture fixture;
+  fixture.script.SetTokens(IdsThenEnd("ok"));
+  const std::string body = Json{{"prompt", std::string(8'000'000, 'a')}}.dump();
+  constexpr int kLarge = 4;
+  std::atomic<int> sent{0};
+  std::atomic<int> answered{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kLarge; ++i) {
+    threads.emplace_back([&] {
+      Client client(fixture.port());
+      EXPECT_TRUE(
+          client.Send("POST /tokenize HTTP/1.1\r\nHost: t\r\nContent-Type: application/json"
+                      "\r\nContent-Length: " +
+                      Sized(body) + "\r\n\r\n" + body));
+      ++sent;
+      EXPECT_TRUE(client.ReadUntil("\"tokens\":"));
+      ++answered;
+    });
+  }
+  EXPECT_TRUE(Eventually([&] { return sent == kLarge; }));
+  EXPECT_EQ(fixture.Post("/v1/completions", {{"prompt", "a"}, {"max_tokens", 5}}).status, 200);
+  EXPECT_LT(answered, kLarge);
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Hostile, TextsThatAreNoGoodJsonOnEveryRoute) {

@@ -14,6 +14,8 @@
 namespace kvasir::server::test {
 namespace {
 
+using std::string_literals::operator""s;
+
 /// A whole POST to /v1/completions.
 std::string PostOf(const std::string& body) {
   return "POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n"
@@ -95,7 +97,7 @@ TEST(Http, ShapesThatTwoParsersReadDifferently) {
            std::string("GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n"),
            std::string("GET /a%00b HTTP/1.1\r\nHost: a\r\n\r\n"),
            std::string("nonsense\r\n\r\n"),
-           std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello TLS\r\n\r\n"),
+           "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello TLS\r\n\r\n"s,
        }) {
     Client client(fixture.port());
     client.Send(shape);
