@@ -138,18 +138,27 @@ Status CompleteConfig(ServeFlags& flags) {
   return Status::Ok();
 }
 
-// Waits until everything that was accepted has been sent, or the time is up.
+// The end of requests that were cut off still has to reach their clients.
+constexpr TimeNs kFarewellNs = kNsPerSecond;
+
+void WaitUntilAnswered(const server::Server& server, TimeNs until) {
+  const SteadyClock clock;
+  while (server.InFlight() > 0 && clock.Now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+// Waits until everything that was accepted has been sent; what is not done in time ends with an
+// error that its client sees.
 void Drain(server::Server& server, engine::Engine& engine, double timeout_s) {
   LogInfo("draining: {} requests in flight, {:.0f} s at most", server.InFlight(), timeout_s);
   server.BeginDrain();
   const SteadyClock clock;
-  const TimeNs until =
-      clock.Now() + static_cast<TimeNs>(timeout_s * static_cast<double>(kNsPerSecond));
-  while (server.InFlight() > 0 && clock.Now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  engine.BeginDrain();
-  if (server.InFlight() > 0) LogWarning("{} requests were cut off", server.InFlight());
+  WaitUntilAnswered(
+      server, clock.Now() + static_cast<TimeNs>(timeout_s * static_cast<double>(kNsPerSecond)));
+  if (server.InFlight() > 0) LogWarning("{} requests are cut off", server.InFlight());
+  engine.Stop();
+  WaitUntilAnswered(server, clock.Now() + kFarewellNs);
 }
 
 int RunServe(ServeFlags& flags) {
@@ -211,7 +220,6 @@ int RunServe(ServeFlags& flags) {
   signals.Wait();
   Drain(server, *loaded.engine, flags.shutdown_timeout_s);
   server.Stop();
-  loaded.engine->Stop();
   LogInfo("ended");
   return kExitOk;
 }

@@ -166,12 +166,6 @@ void Engine::CancelChoice(RequestId id, int32_t index) {
   state_->Push(Command{.kind = Command::Kind::kCancelChoice, .id = id, .choice = index});
 }
 
-void Engine::BeginDrain() {
-  // Under the lock, so that after the return no Submit is still being let in.
-  const std::lock_guard lock(state_->mutex);
-  state_->accepting.store(false, std::memory_order_release);
-}
-
 bool Engine::Idle() const { return state_->core.requests_count() == 0; }
 
 bool Engine::Accepting() const { return state_->accepting.load(std::memory_order_acquire); }

@@ -1,4 +1,4 @@
-// The loop and its thread: inbox, step, outbox, cancel, drain.
+// The loop and its thread: inbox, step, outbox, cancel.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,10 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// Queues a request. Any thread; never waits for a step. Errors:
-  ///   kInvalidArgument    can never fit: prompt + max_tokens over max_model_len, or more blocks
-  ///   than the pool has (with the numbers) kResourceExhausted  the queue is full (by count or by
-  ///   tokens): 429 kUnavailable        draining or stopped: 503
+  /// - kInvalidArgument: can never fit, prompt + max_tokens over max_model_len, or more blocks than
+  ///   the pool has (with the numbers)
+  /// - kResourceExhausted: the queue is full, by count or by tokens (429)
+  /// - kUnavailable: stopped (503)
   Result<RequestId> Submit(Request request, std::shared_ptr<RequestListener> listener);
 
   struct Submission {
@@ -45,8 +46,6 @@ class Engine {
   /// Ends one choice of a request (a stop string was found in its text); others go on.
   void CancelChoice(RequestId id, int32_t index);
 
-  /// Takes no more work; what was accepted goes on. Any thread.
-  void BeginDrain();
   /// True when nothing runs and nothing waits.
   [[nodiscard]] bool Idle() const;
   /// True while new work is taken.

@@ -348,7 +348,7 @@ def test_row_173_clients_beyond_the_descriptors_cut_nobody_off():
         assert process.wait(timeout=60) == 0
 
 
-def test_row_176_the_drain_has_an_end():
+def test_row_176_what_outlives_the_drain_ends_with_an_error():
     server = Server(TINY / "llama", "--shutdown-timeout", 0, "--max-num-seqs", 1)
     body = {"prompt": [5], "max_tokens": 500, "ignore_eos": True, "stream": True}
     running = raw_request(server, "/v1/completions", body)
@@ -358,11 +358,14 @@ def test_row_176_the_drain_has_an_end():
                       or server.metric("vllm:num_requests_running") == 0)
     began = time.monotonic()
     server.process.send_signal(signal.SIGTERM)
-    for connection in (running, waiting):  # nobody waits for ever
-        while connection.recv(65536):
-            pass
+    rest = b"".join(iter(lambda: running.recv(65536), b""))
+    answer = b"".join(iter(lambda: waiting.recv(65536), b""))
     assert server.process.wait(timeout=30) == 0
     assert time.monotonic() - began < 10
+    # Whoever was not done hears it, and does not wait for ever.
+    assert b"[DONE]" in rest
+    assert b'"finish_reason":"length"' in rest or b'"error"' in rest
+    assert b"503" in answer.split(b"\r\n")[0] or b"200" in answer.split(b"\r\n")[0]
 
 
 @pytest.mark.parametrize("phase", ["loading", "idle", "prefill", "decode", "stuck reader"])

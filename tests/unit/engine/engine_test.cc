@@ -142,24 +142,6 @@ TEST(Engine, SubmitDoesNotWaitForAStepAndCancelFreesBeforeTheNext) {
   EXPECT_EQ(engine.metrics().finished_abort.value(), 1);
 }
 
-TEST(Engine, DrainFinishesWhatItHas) {
-  Gate gate;
-  Engine engine(SmallConfig(), GatedRunner(&gate));
-  auto listener = std::make_shared<Collector>();
-  ASSERT_TRUE(engine.Submit(MakeRequest({1, 2, 3}, 10), listener).ok());
-  engine.BeginDrain();
-  EXPECT_FALSE(engine.Accepting());
-  EXPECT_FALSE(engine.Idle());
-  auto refused = engine.Submit(MakeRequest({1}, 1), listener);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
-  gate.Open();
-  listener->WaitForEnd();
-  EXPECT_EQ(listener->Tokens().size(), 10u);
-  engine.Stop();
-  EXPECT_TRUE(engine.Idle());
-}
-
 TEST(Engine, StopAbortsWhatRunsAndWaits) {
   Gate gate;
   EngineConfig config = SmallConfig();
@@ -229,7 +211,7 @@ TEST(Engine, QueueIsBoundedByCountAndByTokens) {
             "the queue is full: 3 requests wait (limit 3); try again later");
   EXPECT_EQ(engine.metrics().rejected_queue_full.value(), 2);
   gate.Open();
-  for (const size_t accepted : {0, 1, 3, 4}) listeners[accepted]->WaitForEnd();
+  for (const size_t accepted : {0u, 1u, 3u, 4u}) listeners[accepted]->WaitForEnd();
   ASSERT_TRUE(submit(11).ok());
   listeners.back()->WaitForEnd();
 }
