@@ -1,17 +1,16 @@
 // kvasir chat MODEL: a conversation in the terminal, in this process.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "app/commands.h"
 #include "app/exit_codes.h"
 #include "app/generate.h"
+#include "app/line_reader.h"
 #include "app/loaded_engine.h"
 #include "app/read_file.h"
 #include "base/log.h"
@@ -33,22 +32,6 @@ void InstallInterrupt() {
   action.sa_handler = [](int) { g_stop_answer.store(true); };
   // No SA_RESTART: Ctrl-C at the prompt must end the read.
   sigaction(SIGINT, &action, nullptr);
-}
-
-// One line from the terminal; nothing at its end (Ctrl-D) or on Ctrl-C.
-std::optional<std::string> ReadLine() {
-  if (isatty(STDIN_FILENO) != 0) {
-    std::printf("> ");
-    std::fflush(stdout);
-  }
-  std::string line;
-  char c = 0;
-  for (;;) {
-    const ssize_t count = read(STDIN_FILENO, &c, 1);
-    if (count < 0 || (count == 0 && line.empty())) return std::nullopt;
-    if (count == 0 || c == '\n') return line;
-    line += c;
-  }
 }
 
 int RunChat(ChatFlags& flags) {
@@ -78,7 +61,8 @@ int RunChat(ChatFlags& flags) {
   };
   begin();
   int exit_code = kExitOk;  // of the last line: what a script that pipes lines in wants to know
-  while (const std::optional<std::string> line = ReadLine()) {
+  LineReader lines("> ");
+  while (const std::optional<std::string> line = lines.Next()) {
     if (*line == "/exit" || *line == "/quit") break;
     if (*line == "/clear") begin();
     if (line->empty() || *line == "/clear") continue;

@@ -89,10 +89,22 @@ def test_complete_is_deterministic():
     assert first.stdout == second.stdout
 
 
-def test_completion_script_names_the_flags():
-    shown = run_cli("completion")
-    assert "--max-num-seqs" in shown.stdout
-    assert "tokenize" in shown.stdout
+@pytest.mark.parametrize(("typed", "offered"), [
+    (["to"], {"tokenize"}),
+    (["serve", "--max-num-s"], {"--max-num-seqs"}),
+    (["serve", "--kv-cache-dtype", ""], {"auto", "f32", "f16", "bf16"}),
+    (["simulate", "--batching", "s"], {"static"}),
+    (["serve", "def"], {"default"}),
+    (["completion", "def"], set()),
+])
+def test_bash_completes_commands_flags_and_values(typed, offered, tmp_path):
+    words = " ".join(f"'{word}'" for word in ["kvasir", *typed])
+    script = (f"source /dev/stdin <<'END'\n{run_cli('completion').stdout}END\n"
+              f"COMP_WORDS=({words}); COMP_CWORD={len(typed)}; _kvasir\n"
+              "for word in \"${COMPREPLY[@]}\"; do echo \"$word\"; done")
+    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True,
+                           cwd=tmp_path)
+    assert set(shown.stdout.split()) == offered, shown.stderr
 
 
 def test_flags_page_is_what_help_prints():
