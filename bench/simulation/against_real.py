@@ -1,5 +1,5 @@
 """Simulates workloads and runs them on the real server, and prints how far apart they are:
-against_real.py --binary build/release/kvasir --model MODEL [--repeats 3] [--only TEXT] [--json FILE]
+bench/simulation/run [--repeats 3] [--only TEXT] [--json FILE]
 
 First the model is measured (`kvasir bench calibrate`); then each workload is simulated with that
 calibration and replayed against `kvasir serve` under the same flags. Ends with 1 where a figure is
@@ -18,6 +18,7 @@ import urllib.request
 
 import cases
 import measures
+from convert_weights import convert
 from replay import replay
 
 FIGURES = [("output_tokens_per_s", "throughput", 1, "tokens/s"), ("ttft_s", "median TTFT", 1e3, "ms"),
@@ -81,16 +82,33 @@ class Bench:
 
     def simulate(self, case, *flags):
         requests = self.folder / "requests.jsonl"
+        machine = (["--calibration", self.calibration] if self.calibration
+                   else ["--hardware", "this"])
         shown = subprocess.run(
-            [self.binary, "simulate", self.model, "--calibration", self.calibration, "--json",
-             "--write-requests", str(requests), *words(case.engine), *words(case.traffic),
-             *words(flags)], stdout=subprocess.PIPE, text=True, check=True)
+            [self.binary, "simulate", self.model, *machine, "--json", "--write-requests",
+             str(requests), *words(case.engine), *words(case.traffic), *words(flags)],
+            stdout=subprocess.PIPE, text=True, check=True)
         lines = [json.loads(line) for line in requests.read_text().splitlines()]
         return json.loads(shown.stdout)["variants"], lines
 
-    def run(self, case, lines, *flags):
+    def simulate_formats(self, case, compare):
+        """As simulate, for a machine of which only bandwidth and multiply rate were measured: step
+        times hold for one format."""
+        calibration, self.calibration = self.calibration, None
+        try:
+            return self.simulate(case, "--compare", compare)
+        finally:
+            self.calibration = calibration
+
+    def converted(self, format_name):
+        path = self.folder / f"{format_name}.gguf"
+        if not path.exists():
+            convert(self.model, path, format_name)
+        return path
+
+    def run(self, case, lines, flags=(), model=None):
         """One real run, on a server of its own whose cache is empty."""
-        with Server(self.binary, self.model, [*case.engine, *flags]) as server:
+        with Server(self.binary, str(model or self.model), [*case.engine, *flags]) as server:
             # The first step of a fresh process touches memory for the first time.
             warm_up = [{"arrival_s": 0, "prompt": [7] * 8, "output_tokens": 8}]
             replay(server.port, warm_up)
@@ -145,11 +163,16 @@ def compare_orders(bench, arguments):
             continue
         case = comparison.case
         base = [] if "--num-kv-blocks" in case.engine else ["--num-kv-blocks", 4096]
-        variants, lines = bench.simulate(case, *base, "--compare", comparison.compare)
+        if comparison.formats:
+            variants, lines = bench.simulate_formats(case, comparison.compare)
+            runs = [{"model": bench.converted(name)} for name in comparison.variants]
+        else:
+            variants, lines = bench.simulate(case, *base, "--compare", comparison.compare)
+            runs = [{"flags": flags} for flags in comparison.variants]
         simulated = [measures.of_simulation(variant)[comparison.figure] for variant in variants]
-        real = [measures.median_of([bench.run(case, lines, *flags)
+        real = [measures.median_of([bench.run(case, lines, **run)
                                     for _ in range(arguments.repeats)])[comparison.figure]
-                for flags in comparison.variants]
+                for run in runs]
         same = measures.order(simulated) == measures.order(real)
         agree = agree and same
         print_row(comparison.compare,

@@ -48,12 +48,13 @@ def workloads(rate):
 
 @dataclasses.dataclass
 class Comparison:
-    """`compare` goes to simulate; `variants` are the same for serve, in the same order. `figure`
-    tells them apart."""
+    """`compare` goes to simulate; `variants` are the same for serve, in the same order: flags, or
+    with `formats` the model's file in that format. `figure` tells them apart."""
     compare: str
     case: Case
     variants: list
     figure: str
+    formats: bool = False
 
 
 def block_size_flags(block_size, blocks_of_16):
@@ -87,4 +88,7 @@ COMPARISONS = [
                closed("block-size", 2, 16, "--prefix-tokens", 250, "--prompt-tokens", 16,
                       "--output-tokens", 16, engine=NO_BLOCKS),
                [block_size_flags(size, 4096) for size in (8, 16, 32, 64)], "ttft_s"),
+    Comparison("weights=bf16,q8_0,q4_1",
+               closed("weights", 2, 8, "--prompt-tokens", 64, "--output-tokens", 96),
+               ["BF16", "Q8_0", "Q4_1"], "output_tokens_per_s", formats=True),
 ]
