@@ -1,6 +1,7 @@
 #include "app/bench_streams.h"
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -55,7 +56,7 @@ class Stopwatch final : public RequestListener {
 double Quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::ranges::sort(values);
-  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+  return values[static_cast<size_t>(std::lround(share * static_cast<double>(values.size() - 1)))];
 }
 
 Result<StreamsOutcome> RunOnce(engine::Engine& engine, const StreamsOptions& options,
@@ -115,8 +116,8 @@ StreamsOutcome MedianOf(const std::vector<StreamsOutcome>& runs) {
        {&StreamsOutcome::ttft_s_median, &StreamsOutcome::ttft_s_max, &StreamsOutcome::itl_s_median,
         &StreamsOutcome::itl_s_p99, &StreamsOutcome::prefill_tokens_per_s,
         &StreamsOutcome::stream_tokens_per_s, &StreamsOutcome::output_tokens_per_s}) {
-    std::vector<double> values;
-    for (const StreamsOutcome& run : runs) values.push_back(run.*field);
+    std::vector<double> values(runs.size());
+    std::ranges::transform(runs, values.begin(), field);
     median.*field = Quantile(std::move(values), 0.5);
   }
   return median;

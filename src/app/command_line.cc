@@ -100,7 +100,7 @@ int ReportUsageError(const CLI::App& app, const CLI::ParseError& error) {
   }
   std::string name;
   for (const CLI::App* at = command; at != &app; at = at->get_parent()) {
-    name = " " + at->get_name() + name;
+    name.insert(0, " " + at->get_name());
   }
   std::fprintf(stderr, "kvasir: 'kvasir%s --help' lists the flags\n", name.c_str());
   return kExitUsage;

@@ -77,8 +77,8 @@ Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedModel& loaded, D
   int64_t length = flags.max_model_len > 0 ? flags.max_model_len : spec.max_positions;
   int64_t budget = flags.max_num_batched_tokens;
   if (budget == 0) {
-    budget = std::max(runner::DefaultStepTokens(runner::ValuesPerToken(spec), loaded.backend->name(),
-                                             loaded.pool->size()),
+    budget = std::max(runner::DefaultStepTokens(runner::ValuesPerToken(spec),
+                                                loaded.backend->name(), loaded.pool->size()),
                       flags.max_num_seqs);
     if (!flags.enable_chunked_prefill) budget = std::max(budget, length);
   }

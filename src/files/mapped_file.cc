@@ -76,10 +76,10 @@ void MappedFile::Release(const std::byte* data, int64_t bytes) const {
                "release outside {}", path_.native());
   // Outward to whole pages: a neighbour on the first or last page is read in again if need be. The
   // page cache keeps its copy, so that the next start of the server is fast.
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / page * page;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(bytes);
-  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const auto page = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+  const int64_t begin = (data - data_) / page * page;  // the mapping begins on a page
+  const int64_t end = (data - data_) + bytes;
+  madvise(const_cast<std::byte*>(data_) + begin, static_cast<size_t>(end - begin), MADV_DONTNEED);
 }
 
 Result<std::string> ReadTextFile(const std::filesystem::path& path, int64_t max_bytes) {

@@ -91,7 +91,7 @@ std::string NameOf(const fs::path& path) {
     const fs::path real = fs::canonical(path, error);
     if (!error) last = real;
   }
-  const std::string name = last.filename().native();
+  std::string name = last.filename().native();
   if (last.extension() != ".gguf") return name;  // "Qwen2.5-0.5B" has no extension to take off
   if (const auto part = ParseGgufPartName(name)) return std::string(part->prefix);
   return last.stem().native();

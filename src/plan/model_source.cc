@@ -249,6 +249,7 @@ Result<ModelShape> FindModelShape(std::string_view model) {
   std::error_code ignored;
   if (fs::exists(path, ignored)) return ShapeOfPath(path);
   std::vector<std::string> names;
+  names.reserve(std::size(kModelFiles));
   for (const EmbeddedFile& file : kModelFiles) names.emplace_back(file.name);
   return UnknownName("model", model, names,
                      "a model folder, a .gguf, a config.json or a name of the catalogue");

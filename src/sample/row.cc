@@ -50,7 +50,7 @@ void Scan(std::span<const float> row, RowScan& scan) {
     ForLanes(row, block * kBlockIds, BlockEnd(row, block),
              [&](int64_t, const FloatLanes& values, int64_t) {
                highest = values > highest ? values : highest;
-               nan |= values != values;
+               nan |= values != values;  // NOLINT(misc-redundant-expression): a NaN differs
              });
     const float block_max =
         std::max(std::max(highest[0], highest[1]), std::max(highest[2], highest[3]));

@@ -59,10 +59,9 @@ class Writer final : public ResponseWriter {
     });
   }
   void BeginStream(HttpResponse head, TimeNs ping_interval_ns) override {
-    Dispatch(
-        [sequence = sequence_, head = std::move(head), ping_interval_ns](Connection& c) mutable {
-          c.BeginStream(sequence, std::move(head), ping_interval_ns);
-        });
+    Dispatch([sequence = sequence_, head = std::move(head), ping_interval_ns](Connection& c) {
+      c.BeginStream(sequence, head, ping_interval_ns);
+    });
   }
   void Write(std::string bytes) override {
     Dispatch([sequence = sequence_, bytes = std::move(bytes)](Connection& c) {
@@ -326,7 +325,7 @@ void Connection::Respond(uint64_t sequence, HttpResponse response) {
   QueueResponse(std::move(response), keep_alive_);
 }
 
-void Connection::BeginStream(uint64_t sequence, HttpResponse head, TimeNs ping_interval_ns) {
+void Connection::BeginStream(uint64_t sequence, const HttpResponse& head, TimeNs ping_interval_ns) {
   if (!Open(sequence)) return;
   KVASIR_CHECK(!streaming_ && !answer_done_);
   streaming_ = true;

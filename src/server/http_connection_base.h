@@ -102,7 +102,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // For the writer of exchange `sequence`, on the loop's thread.
   void Respond(uint64_t sequence, HttpResponse response);
-  void BeginStream(uint64_t sequence, HttpResponse head, TimeNs ping_interval_ns);
+  void BeginStream(uint64_t sequence, const HttpResponse& head, TimeNs ping_interval_ns);
   void WriteStream(uint64_t sequence, std::string_view bytes);
   void EndStream(uint64_t sequence, bool close);
   /// The writer is gone; where it gave no answer, the client gets a 500.

@@ -132,7 +132,8 @@ void DecodeBlock(const BlockQ6_K& block, float* out) {
       for (size_t l = 0; l < 32; ++l) {
         const int low = block.ql[64 * h + 32 * (t & 1) + l] >> (t < 2 ? 0 : 4) & 15;
         const int high = block.qh[32 * h + l] >> (2 * t) & 3;
-        const float scale = d * static_cast<float>(block.scales[8 * h + 2 * t + l / 16]);
+        const size_t sub_block = 8 * h + 2 * t + l / 16;
+        const float scale = d * static_cast<float>(block.scales[sub_block]);
         out[128 * h + 32 * t + l] = scale * static_cast<float>((low | high << 4) - 32);
       }
     }

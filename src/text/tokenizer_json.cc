@@ -227,7 +227,7 @@ class Loader {
 
  private:
   [[nodiscard]] std::string ModelType() const {
-    const std::string type = StringOr(parts_.model, "type");
+    std::string type = StringOr(parts_.model, "type");
     if (!type.empty()) return type;
     if (!parts_.merges.empty()) return "BPE";  // files of before the field
     return !parts_.vocab.empty() && parts_.vocab[0] == '[' ? "Unigram" : "WordPiece";
@@ -267,6 +267,7 @@ class Loader {
     const auto found = config_.find("added_tokens_decoder");
     if (!config_.is_object() || found == config_.end() || !found->is_object()) return;
     std::vector<std::string> known;
+    known.reserve(tokens.size());
     for (const AddedToken& token : tokens) known.push_back(token.content);
     std::sort(known.begin(), known.end());
     for (const auto& [key, entry] : found->items()) {

@@ -218,7 +218,7 @@ TEST(RunnerTest, ChoicesOfOnePromptShareItAndDrawAsIfAlone) {
 // Passes everything on to the reference but writes NaN over one row of the logits.
 class PoisoningBackend final : public kernels::Backend {
  public:
-  PoisoningBackend(std::unique_ptr<kernels::Backend> inner) : inner_(std::move(inner)) {}
+  explicit PoisoningBackend(std::unique_ptr<kernels::Backend> inner) : inner_(std::move(inner)) {}
 
   int64_t vocab_size = 0;
   int64_t poisoned_row = -1;

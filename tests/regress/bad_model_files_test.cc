@@ -279,8 +279,9 @@ TEST_F(BadModelFiles, SafetensorsWithEveryNumberWrong) {
 
 TEST_F(BadModelFiles, SafetensorsWithTensorsWhereTheyCannotBe) {
   UseFolder("llama");
-  const auto [text, data] = CutSafetensors(test::ReadFile(folder_.path() / "model.safetensors"));
-  const auto header = nlohmann::ordered_json::parse(text);
+  const auto parts = CutSafetensors(test::ReadFile(folder_.path() / "model.safetensors"));
+  const auto header = nlohmann::ordered_json::parse(parts.first);
+  const std::string& data = parts.second;
   std::vector<std::string> files;
   std::vector<std::string> names;
   const auto add = [&](const std::string& what, const std::string& tensor,

@@ -76,7 +76,7 @@ TEST(RegressMemory, Rows066And067RequestsLeaveNothingBehind) {
   const auto send = [&](int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       // Unique prompts of varied length; every fifth is cancelled half way.
-      const int64_t number = driver.last_id();
+      const auto number = static_cast<int64_t>(driver.last_id());
       std::vector<TokenId> prompt;
       for (int64_t j = 0; j < 4 + number % 40; ++j) {
         prompt.push_back(

@@ -105,8 +105,7 @@ void AttentionDriver::PlanItems(const AttentionArgs& args) {
     Tile& tile = tiles_[i];
     const int64_t ranges = tile.range_end - tile.range_begin;
     const auto parts =
-        alone ? int64_t{1}
-              : std::clamp<int64_t>(static_cast<int64_t>(tile.cost / share + 0.5), 1, ranges);
+        alone ? int64_t{1} : std::clamp<int64_t>(std::llround(tile.cost / share), 1, ranges);
     if (parts > 1) {
       tile.partials = partials;
       partials += ranges * tile.rows();

@@ -219,7 +219,8 @@ Result<std::vector<CalibrationPoint>> MeasureSteps(Runner& runner, const CacheSp
     options.progress(kFillShare * share);
   }));
   std::vector<CalibrationPoint> measured;
-  for (auto& [context, points] : shapes) {
+  for (auto& [context, shape_points] : shapes) {
+    std::vector<CalibrationPoint>& points = shape_points;
     if (context > 0) {
       int64_t count = 0;
       for (const CalibrationPoint& point : points) {

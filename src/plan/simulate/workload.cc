@@ -235,9 +235,11 @@ class SyntheticWorkload final : public Workload {
       case ArrivalSpec::Kind::kConstant:
         last_s_ = static_cast<double>(index) / arrivals.rate;
         break;
-      case ArrivalSpec::Kind::kBurst:
-        last_s_ = static_cast<double>(index / arrivals.burst_size) * arrivals.burst_every_s;
+      case ArrivalSpec::Kind::kBurst: {
+        const int64_t bursts_before = index / arrivals.burst_size;
+        last_s_ = static_cast<double>(bursts_before) * arrivals.burst_every_s;
         break;
+      }
       case ArrivalSpec::Kind::kClosed:
         break;
     }

@@ -32,6 +32,15 @@ TEST(ParseJson, SaysWhereItIsBroken) {
   EXPECT_LT(long_error.error().message.size(), 400u);
 }
 
+TEST(ParseJson, RefusesANulWhateverFollowsIt) {
+  for (const std::string& text : {std::string("{\"a\": 1}\0", 9), std::string("{}\0 x", 5),
+                                  std::string("{\"a\0b\": 1}", 10)}) {
+    const auto parsed = ParseJson(text, "a file");
+    ASSERT_FALSE(parsed.ok());
+    EXPECT_NE(parsed.error().message.find("a NUL"), std::string::npos) << parsed.error().message;
+  }
+}
+
 TEST(ParseJson, RefusesDepthWithoutRecursing) {
   for (const char* open : {"[", "{\"a\":"}) {
     for (const int depth : {65, 10'000, 1'000'000}) {

@@ -195,7 +195,7 @@ TEST(Workload, ATurnBeginsWithAllThatWasSaid) {
   spec.traffic.turn = *ParseLength("10");
   const std::vector<SimulatedRequest> requests = TakeAll(spec);
   ASSERT_EQ(requests.size(), 6u);
-  for (const size_t first : {0, 3}) {
+  for (const size_t first : {0u, 3u}) {
     for (size_t turn = 0; turn < 3; ++turn) {
       const SimulatedRequest& request = requests[first + turn];
       EXPECT_EQ(request.turn, static_cast<int32_t>(turn));

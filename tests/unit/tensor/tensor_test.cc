@@ -63,6 +63,7 @@ TEST(Float16, EveryHalfSurvivesTheRoundTrip) {
   }
 }
 
+#ifndef __clang__  // clang 14 has no _Float16 here
 // Against the compiler's own conversion.
 TEST(Float16, FloatToHalfRoundsToNearestEven) {
   Rng rng(7);
@@ -77,6 +78,7 @@ TEST(Float16, FloatToHalfRoundsToNearestEven) {
     ASSERT_EQ(FloatToHalf(near), std::bit_cast<uint16_t>(static_cast<_Float16>(near))) << near;
   }
 }
+#endif
 
 TEST(Float16, FloatToBf16RoundsToNearestEven) {
   EXPECT_EQ(FloatToBf16(1.0f), 0x3F80);

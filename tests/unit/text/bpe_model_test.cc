@@ -138,7 +138,7 @@ TEST(BpeModel, RefusesMergesOutsideTheVocabulary) {
   Vocabulary vocabulary;
   vocabulary.Add(0, "a");
   vocabulary.Add(1, "b");
-  const auto message = [&](std::vector<BpeModel::Pair> merges) {
+  const auto message = [&](const std::vector<BpeModel::Pair>& merges) {
     const auto model = BpeModel::FromMerges(vocabulary, {}, merges);
     return model.ok() ? std::string() : model.error().message;
   };

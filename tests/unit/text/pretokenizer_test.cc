@@ -111,7 +111,7 @@ TEST(PreTokenizerJson, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(message("[1]"), "pre_tokenizer: expected an object with a type");
   std::string nested = R"({"type":"Digits"})";
   for (int i = 0; i < 12; ++i) {
-    nested = R"({"type":"Sequence","pretokenizers":[)" + nested + "]}";
+    nested.insert(0, R"({"type":"Sequence","pretokenizers":[)").append("]}");
   }
   EXPECT_EQ(message(nested.c_str()), "pre_tokenizer: too many or too deeply nested steps");
 }
