@@ -78,15 +78,15 @@ std::string TensorTable::FileOf(std::string_view name) const {
   return PrintablePath(slot == nullptr ? source_ : files_[slot->file].path());
 }
 
-void TensorTable::Release(const TensorView& view) const {
+void TensorTable::Release(std::span<const std::byte> stored) const {
   for (const MappedFile& file : files_) {
     const std::span<const std::byte> bytes = file.bytes();
     // std::less orders pointers of different objects too.
-    if (std::less<>()(view.data, bytes.data()) ||
-        !std::less<>()(view.data, bytes.data() + bytes.size())) {
+    if (std::less<>()(stored.data(), bytes.data()) ||
+        !std::less<>()(stored.data(), bytes.data() + bytes.size())) {
       continue;
     }
-    file.Release(view.data, view.bytes);
+    file.Release(stored.data(), static_cast<int64_t>(stored.size()));
     return;
   }
 }

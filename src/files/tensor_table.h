@@ -33,7 +33,7 @@ class TensorTable final : public Weights {
   [[nodiscard]] const std::vector<std::string>& names() const override { return names_; }
   [[nodiscard]] const TensorView* Find(std::string_view name) const override;
   [[nodiscard]] std::string FileOf(std::string_view name) const override;
-  void Release(const TensorView& view) const override;
+  void Release(std::span<const std::byte> stored) const override;
 
  private:
   struct Slot {

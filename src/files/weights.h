@@ -2,7 +2,9 @@
 // GGUFs.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +26,7 @@ class Weights {
   /// Which file holds the tensor, for messages; the whole (folder or first file) where none does.
   [[nodiscard]] virtual std::string FileOf(std::string_view name) const = 0;
   /// Tells the OS that these bytes were copied elsewhere and need not stay resident.
-  virtual void Release(const TensorView& view) const = 0;
+  virtual void Release(std::span<const std::byte> stored) const = 0;
 
   /// Find, or an error that names the file and the tensor.
   [[nodiscard]] Result<const TensorView*> Require(std::string_view name) const;

@@ -27,9 +27,17 @@ class Backend {
   /// Lays out W [N, K] for Matmul, without loss. `weight` must outlive the result where bytes == 0.
   /// Parts are stacked along N in order (q, k, v of one layer may be packed as one matrix); all
   /// have the same dtype and K.
-  [[nodiscard]] virtual std::unique_ptr<PackedMatrix> Pack(std::span<const TensorView> parts) = 0;
+  /// `done`, where given, hears of the stored bytes that have been laid out and are not read again,
+  /// piece by piece, so that a mapped file's pages can go before all are in memory twice.
+  [[nodiscard]] virtual std::unique_ptr<PackedMatrix> Pack(std::span<const TensorView> parts,
+                                                           const BytesDone& done) = 0;
+  [[nodiscard]] std::unique_ptr<PackedMatrix> Pack(std::span<const TensorView> parts) {
+    return Pack(parts, nullptr);
+  }
 
   virtual void Matmul(const MatmulArgs& args) = 0;
+  /// Rows of a weight as floats, equal bit for bit to DequantizeRow of what was packed.
+  virtual void Gather(const GatherArgs& args) = 0;
   virtual void Norm(const NormArgs& args) = 0;
   virtual void Activate(const ActivationArgs& args) = 0;
   virtual void Rope(const RopeArgs& args) = 0;

@@ -1,7 +1,9 @@
 // y = x W^T + b, the op that nearly all time goes to.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -19,6 +21,8 @@ class PackedMatrix {
   int64_t bytes = 0;          ///< memory that the packed form takes (0 where it refers to the file)
 };
 
+using BytesDone = std::function<void(std::span<const std::byte> stored)>;
+
 /// One output of a matmul: y[t, n] = sum_k x[t, k] * w[n, k] + bias[n].
 struct MatmulOutput {
   const PackedMatrix* weight = nullptr;
@@ -34,6 +38,14 @@ struct MatmulArgs {
   int64_t ldx = 0;
   int64_t tokens_count = 0;  ///< T
   std::span<const MatmulOutput> outputs;
+};
+
+/// y[t] = row rows[t] of the weight.
+struct GatherArgs {
+  const PackedMatrix* weight = nullptr;
+  std::span<const int32_t> rows;  ///< [T]
+  float* y = nullptr;             ///< [T, K] with leading dimension ldy
+  int64_t ldy = 0;
 };
 
 }  // namespace kvasir::kernels

@@ -167,10 +167,11 @@ class Binder {
     }
     // A head in the file of a tied model is the table once more.
     used_.insert(names_.head + ".weight");
-    // The table stays mapped: its rows are read where they lie.
-    bound_.head.matrices.push_back(backend_.Pack({&bound_.embedding, 1}));
+    bound_.head.matrices.push_back(backend_.Pack({&bound_.embedding, 1}, ReleaseStored()));
     bound_.head.cols = spec_.vocab_size;
     bound_.packed_bytes += bound_.head.matrices.back()->bytes;
+    // One copy of the table is enough: its rows are read from the packed head.
+    bound_.embedding_in_head = bound_.head.matrices.back()->bytes != 0;
     Advance(bound_.embedding.bytes);
     return Status::Ok();
   }
@@ -198,6 +199,10 @@ class Binder {
     return Status::Ok();
   }
 
+  kernels::BytesDone ReleaseStored() {
+    return [this](std::span<const std::byte> stored) { weights_.Release(stored); };
+  }
+
   /// Packs neighbours of equal dtype as one matrix.
   void PackRuns(const std::vector<TensorView>& parts, bool in_file, BoundLinear& out) {
     bool copies_needed = false;
@@ -205,14 +210,11 @@ class Binder {
       size_t end = first + 1;
       while (end < parts.size() && parts[end].dtype == parts[first].dtype) ++end;
       const std::span<const TensorView> run(parts.data() + first, end - first);
-      out.matrices.push_back(backend_.Pack(run));
+      out.matrices.push_back(backend_.Pack(run, in_file ? ReleaseStored() : nullptr));
       const kernels::PackedMatrix& packed = *out.matrices.back();
       bound_.packed_bytes += packed.bytes;
       copies_needed = copies_needed || packed.bytes == 0;
-      for (const TensorView& view : run) {
-        if (in_file && packed.bytes != 0) weights_.Release(view);
-        Advance(view.bytes);
-      }
+      for (const TensorView& view : run) Advance(view.bytes);
       first = end;
     }
     if (!copies_needed) out.copies.clear();

@@ -43,8 +43,9 @@ struct BoundLayer {
 };
 
 struct BoundWeights {
-  TensorView embedding;  ///< [V, M], read a row at a time
-  TensorView positions;  ///< [max_positions, M] where positions are learned
+  TensorView embedding;            ///< [V, M], read a row at a time
+  bool embedding_in_head = false;  ///< read from the packed head, which is the same table
+  TensorView positions;            ///< [max_positions, M] where positions are learned
   std::vector<BoundLayer> layers;
   BoundNorm final_norm;
   BoundLinear head;

@@ -74,13 +74,22 @@ void Model::Embed(std::span<const ForwardSequence> batch) {
   const auto row_of = [&](int64_t row) {
     return std::span<float>(x + row * hidden_size, static_cast<size_t>(hidden_size));
   };
-  int64_t row = 0;
+  tokens_.clear();
   for (const ForwardSequence& sequence : batch) {
     for (const int32_t token : sequence.tokens) {
       KVASIR_CHECK(token >= 0 && token < spec_.vocab_size, "token {} of a vocabulary of {}", token,
                    spec_.vocab_size);
-      DequantizeRow(weights_.embedding, token, row_of(row++));
+      tokens_.push_back(token);
     }
+  }
+  if (weights_.embedding_in_head) {
+    backend_.Gather({.weight = weights_.head.matrices.front().get(),
+                     .rows = tokens_,
+                     .y = x,
+                     .ldy = hidden_size});
+  } else {
+    int64_t row = 0;
+    for (const int32_t token : tokens_) DequantizeRow(weights_.embedding, token, row_of(row++));
   }
   if (spec_.embedding_scale != 1.0f) {
     backend_.Scale({.x = x,

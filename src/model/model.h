@@ -74,6 +74,7 @@ class Model {
 
   // The step at hand, refilled by each Forward.
   int64_t tokens_count_ = 0;
+  std::vector<int32_t> tokens_;                                     ///< [T]
   std::vector<int64_t> positions_;                                  ///< [T]
   std::vector<std::vector<kernels::AttentionSequence>> sequences_;  ///< [groups][S]
   std::vector<kernels::MatmulOutput> matmul_outputs_;

@@ -97,7 +97,7 @@ int64_t MappedWeightsBytes(const Blueprint& blueprint, const files::Weights& wei
     });
   }
   const TensorView* table = Embedding(blueprint, weights);
-  if (blueprint.spec.tied_embeddings && table != nullptr) bytes += table->bytes;
+  if (backend == "ref" && blueprint.spec.tied_embeddings && table != nullptr) bytes += table->bytes;
   return bytes;
 }
 

@@ -14,8 +14,8 @@ namespace kvasir::model {
 [[nodiscard]] int64_t PackedWeightsBytes(const Blueprint& blueprint, const files::Weights& weights,
                                          std::string_view backend);
 
-/// Bytes of the files that stay mapped and are read while serving: the embedding table where it is
-/// the head too, and all matrices with the backend "ref".
+/// Bytes of the files that stay mapped and are read whole while serving: all matrices with the
+/// backend "ref", none with others.
 [[nodiscard]] int64_t MappedWeightsBytes(const Blueprint& blueprint, const files::Weights& weights,
                                          std::string_view backend);
 

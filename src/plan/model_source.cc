@@ -31,7 +31,7 @@ class NoWeights final : public files::Weights {
   [[nodiscard]] const std::vector<std::string>& names() const override { return names_; }
   [[nodiscard]] const TensorView* Find(std::string_view) const override { return nullptr; }
   [[nodiscard]] std::string FileOf(std::string_view) const override { return {}; }
-  void Release(const TensorView&) const override {}
+  void Release(std::span<const std::byte>) const override {}
 
  private:
   std::vector<std::string> names_;

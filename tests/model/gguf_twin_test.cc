@@ -39,7 +39,7 @@ class MemoryWeights final : public files::Weights {
     return found == views_.end() ? nullptr : &found->second;
   }
   [[nodiscard]] std::string FileOf(std::string_view) const override { return "memory.gguf"; }
-  void Release(const TensorView&) const override {}
+  void Release(std::span<const std::byte>) const override {}
 
  private:
   std::map<std::string, std::vector<float>> values_;

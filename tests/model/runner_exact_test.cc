@@ -226,8 +226,8 @@ class PoisoningBackend final : public kernels::Backend {
   [[nodiscard]] std::string_view name() const override { return inner_->name(); }
   [[nodiscard]] bool Supports(DType dtype) const override { return inner_->Supports(dtype); }
   [[nodiscard]] std::unique_ptr<kernels::PackedMatrix> Pack(
-      std::span<const TensorView> parts) override {
-    return inner_->Pack(parts);
+      std::span<const TensorView> parts, const kernels::BytesDone& done) override {
+    return inner_->Pack(parts, done);
   }
   void Matmul(const kernels::MatmulArgs& args) override {
     inner_->Matmul(args);
@@ -235,6 +235,7 @@ class PoisoningBackend final : public kernels::Backend {
     if (output.weight->rows != vocab_size || poisoned_row < 0) return;
     output.y[poisoned_row * output.ldy + 5] = std::numeric_limits<float>::quiet_NaN();
   }
+  void Gather(const kernels::GatherArgs& args) override { inner_->Gather(args); }
   void Norm(const kernels::NormArgs& args) override { inner_->Norm(args); }
   void Activate(const kernels::ActivationArgs& args) override { inner_->Activate(args); }
   void Rope(const kernels::RopeArgs& args) override { inner_->Rope(args); }

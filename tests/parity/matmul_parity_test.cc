@@ -233,6 +233,31 @@ TEST_P(MatmulParity, NotANumberStaysInItsRow) {
   }
 }
 
+TEST_P(MatmulParity, GatherGivesTheStoredRows) {
+  Rng rng(8);
+  for (const DType dtype : WeightTypes()) {
+    const int64_t cols = ColsFor(dtype, 300);
+    const Stored weight = MakeStored(dtype, 70, cols, rng);
+    int64_t bytes_done = 0;
+    const auto packed = backend_->Pack({&weight.view, 1}, [&](std::span<const std::byte> stored) {
+      EXPECT_EQ(stored.data(), weight.view.data + bytes_done);
+      bytes_done += static_cast<int64_t>(stored.size());
+    });
+    EXPECT_EQ(bytes_done, packed->bytes == 0 ? 0 : weight.view.bytes);
+    std::vector<int32_t> rows = {69, 0, 1, 1, 33};
+    for (int i = 0; i < 200; ++i) rows.push_back(static_cast<int32_t>(rng.Below(70)));
+    const int64_t ldy = cols + 3;
+    std::vector<float> got(rows.size() * static_cast<size_t>(ldy));
+    backend_->Gather({.weight = packed.get(), .rows = rows, .y = got.data(), .ldy = ldy});
+    std::vector<float> expected(static_cast<size_t>(cols));
+    for (size_t t = 0; t < rows.size(); ++t) {
+      DequantizeRow(weight.view, rows[t], expected);
+      const auto* row = got.data() + static_cast<int64_t>(t) * ldy;
+      ASSERT_TRUE(SameBits(expected, {row, row + cols})) << Info(dtype).name << " row " << t;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, MatmulParity, ::testing::ValuesIn(FastBackends()),
                          [](const auto& info) { return info.param; });
 

@@ -18,6 +18,7 @@ constexpr double kRopeNs = 0.4;
 constexpr double kAddNs = 0.2;
 constexpr double kScaleNs = 0.2;
 constexpr double kSoftCapNs = 1.5;
+constexpr double kGatherNs = 6.0;
 constexpr double kTaskNs = 4'000;
 
 class CpuBackend final : public Backend {
@@ -30,11 +31,23 @@ class CpuBackend final : public Backend {
 
   [[nodiscard]] std::string_view name() const override { return table_.name; }
   [[nodiscard]] bool Supports(DType dtype) const override { return cpu::CanPack(dtype); }
-  [[nodiscard]] std::unique_ptr<PackedMatrix> Pack(std::span<const TensorView> parts) override {
-    return cpu::PackPanels(parts, table_.matmul->lanes, table_.matmul->bytes_biased, arena_, pool_);
+  [[nodiscard]] std::unique_ptr<PackedMatrix> Pack(std::span<const TensorView> parts,
+                                                   const BytesDone& done) override {
+    return cpu::PackPanels(parts, table_.matmul->lanes, table_.matmul->bytes_biased, arena_, pool_,
+                           done);
   }
 
   void Matmul(const MatmulArgs& args) override { matmul_.Run(args); }
+  void Gather(const GatherArgs& args) override {
+    const auto& matrix = static_cast<const cpu::PanelMatrix&>(*args.weight);
+    ForRows(static_cast<int64_t>(args.rows.size()), matrix.cols, kGatherNs,
+            [&](int64_t begin, int64_t end) {
+              for (int64_t t = begin; t < end; ++t) {
+                cpu::DequantizePanelRow(matrix, args.rows[static_cast<size_t>(t)],
+                                        {args.y + t * args.ldy, static_cast<size_t>(matrix.cols)});
+              }
+            });
+  }
   void Norm(const NormArgs& args) override {
     ForRows(args.tokens_count, args.cols, kNormNs,
             [&](int64_t begin, int64_t end) { table_.elementwise->norm(args, begin, end); });

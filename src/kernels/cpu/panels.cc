@@ -302,6 +302,23 @@ uint32_t CodeAt(const PanelMatrix& matrix, const PanelFormat& format, const std:
   return code;
 }
 
+// Stored bytes that are laid out before the file's pages are let go.
+constexpr int64_t kPieceBytes = int64_t{8} << 20;
+
+// Rows [begin, end) of the stacked parts were read.
+void TellDone(std::span<const TensorView> parts, int64_t row_bytes, int64_t begin, int64_t end,
+              const BytesDone& done) {
+  int64_t part_begin = 0;
+  for (const TensorView& part : parts) {
+    const int64_t first = std::max(begin - part_begin, int64_t{0});
+    const int64_t last = std::min(end - part_begin, part.rows());
+    if (first < last) {
+      done({part.data + first * row_bytes, static_cast<size_t>((last - first) * row_bytes)});
+    }
+    part_begin += part.rows();
+  }
+}
+
 }  // namespace
 
 PanelLayout LayoutOf(DType dtype, int64_t rows, int64_t cols, int lanes) {
@@ -324,7 +341,8 @@ PanelLayout LayoutOf(DType dtype, int64_t rows, int64_t cols, int lanes) {
 bool CanPack(DType dtype) { return PackerOf(dtype) != nullptr; }
 
 std::unique_ptr<PanelMatrix> PackPanels(std::span<const TensorView> parts, int lanes,
-                                        bool bytes_biased, Arena& arena, ThreadPool& pool) {
+                                        bool bytes_biased, Arena& arena, ThreadPool& pool,
+                                        const BytesDone& done) {
   KVASIR_CHECK(!parts.empty());
   const DType dtype = parts[0].dtype;
   const RowPacker packer = PackerOf(dtype);
@@ -351,14 +369,19 @@ std::unique_ptr<PanelMatrix> PackPanels(std::span<const TensorView> parts, int l
 
   // A task is some 64 KB: enough to outweigh handing it out.
   const int64_t chunk = std::max<int64_t>(1, (int64_t{64} << 10) / (matrix->panel_bytes + 1));
-  const int64_t tasks_count = (matrix->panels_count + chunk - 1) / chunk;
-  pool.ParallelFor(tasks_count, [&](int64_t task, int) {
-    const int64_t first = task * chunk * lanes;
-    const int64_t last = std::min(matrix->rows, first + chunk * lanes);
-    for (int64_t row = first; row < last; ++row) {
-      packer(*matrix, matrix->panel(row / lanes), row % lanes, rows[static_cast<size_t>(row)]);
-    }
-  });
+  const int64_t task_rows = chunk * lanes;
+  const int64_t piece_rows = RoundUp(kPieceBytes / row_bytes + 1, task_rows);
+  for (int64_t begin = 0; begin < matrix->rows; begin += piece_rows) {
+    const int64_t end = std::min(matrix->rows, begin + piece_rows);
+    pool.ParallelFor((end - begin + task_rows - 1) / task_rows, [&](int64_t task, int) {
+      const int64_t first = begin + task * task_rows;
+      const int64_t last = std::min(end, first + task_rows);
+      for (int64_t row = first; row < last; ++row) {
+        packer(*matrix, matrix->panel(row / lanes), row % lanes, rows[static_cast<size_t>(row)]);
+      }
+    });
+    if (done) TellDone(parts, row_bytes, begin, end, done);
+  }
   return matrix;
 }
 

@@ -38,7 +38,8 @@ struct PanelLayout {
 /// Lays out `parts` (see Backend::Pack) in panels of `lanes` rows. Memory is about the stored size.
 [[nodiscard]] std::unique_ptr<PanelMatrix> PackPanels(std::span<const TensorView> parts, int lanes,
                                                       bool bytes_biased, Arena& arena,
-                                                      ThreadPool& pool);
+                                                      ThreadPool& pool,
+                                                      const BytesDone& done = nullptr);
 
 /// Row `row` of the packed matrix as float, equal bit for bit to DequantizeRow of what was packed.
 void DequantizePanelRow(const PanelMatrix& matrix, int64_t row, std::span<float> out);

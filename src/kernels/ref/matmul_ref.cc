@@ -102,6 +102,16 @@ void RefMatrix::Decode(int64_t first, int64_t count, std::span<float> scratch, d
   KVASIR_CHECK(count == 0);
 }
 
+void Gather(const GatherArgs& args) {
+  const auto& matrix = static_cast<const RefMatrix&>(*args.weight);
+  std::vector<float> scratch(static_cast<size_t>(matrix.cols));
+  std::vector<double> decoded(scratch.size());
+  for (size_t t = 0; t < args.rows.size(); ++t) {
+    matrix.Decode(args.rows[t], 1, scratch, decoded.data());
+    std::ranges::copy(scratch, args.y + static_cast<int64_t>(t) * args.ldy);
+  }
+}
+
 void Matmul(const MatmulArgs& args, ThreadPool& pool) {
   if (args.tokens_count == 0 || args.outputs.empty()) return;
   const int64_t k_count = args.outputs.front().weight->cols;

@@ -25,5 +25,6 @@ class RefMatrix final : public PackedMatrix {
 [[nodiscard]] bool IsWeightFormat(DType dtype);
 
 void Matmul(const MatmulArgs& args, ThreadPool& pool);
+void Gather(const GatherArgs& args);
 
 }  // namespace kvasir::kernels::ref

@@ -13,11 +13,13 @@ class RefBackend final : public Backend {
 
   [[nodiscard]] std::string_view name() const override { return "ref"; }
   [[nodiscard]] bool Supports(DType dtype) const override { return ref::IsWeightFormat(dtype); }
-  [[nodiscard]] std::unique_ptr<PackedMatrix> Pack(std::span<const TensorView> parts) override {
+  [[nodiscard]] std::unique_ptr<PackedMatrix> Pack(std::span<const TensorView> parts,
+                                                   const BytesDone&) override {
     return std::make_unique<ref::RefMatrix>(parts);
   }
 
   void Matmul(const MatmulArgs& args) override { ref::Matmul(args, pool_); }
+  void Gather(const GatherArgs& args) override { ref::Gather(args); }
   void Norm(const NormArgs& args) override { ref::Norm(args, pool_); }
   void Activate(const ActivationArgs& args) override { ref::Activate(args, pool_); }
   void Rope(const RopeArgs& args) override { ref::Rope(args, pool_); }

@@ -91,7 +91,7 @@ TEST(Safetensors, GivesAlignedDataForMisalignedFiles) {
   other.join();
   EXPECT_EQ(found[0], found[1]);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(found[0]->data) % alignof(float), 0u);
-  (*weights)->Release(*found[0]);
+  (*weights)->Release({found[0]->data, static_cast<size_t>(found[0]->bytes)});
   EXPECT_EQ(ToFloat(*found[0]), values);
 }
 
@@ -101,7 +101,7 @@ TEST(Safetensors, DataIsStillThereAfterRelease) {
   for (const std::string& name : (*weights)->names()) {
     const TensorView& view = *(*weights)->Find(name);
     const std::vector<float> before = ToFloat(view);
-    (*weights)->Release(view);
+    (*weights)->Release({view.data, static_cast<size_t>(view.bytes)});
     EXPECT_EQ(ToFloat(view), before) << name;
   }
 }

@@ -25,7 +25,7 @@ class FakeWeights final : public files::Weights {
     return nullptr;
   }
   [[nodiscard]] std::string FileOf(std::string_view) const override { return "none"; }
-  void Release(const TensorView&) const override {}
+  void Release(std::span<const std::byte>) const override {}
 
  private:
   std::vector<std::string> names_;
