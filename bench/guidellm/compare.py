@@ -113,7 +113,8 @@ def main():
                 for turn in range(args.rounds):
                     prompts = folder / f"prompts-{level}-{turn}.jsonl"
                     count = args.requests * level
-                    write_prompts(prompts, f"http://127.0.0.1:{ports[1]}", rng, count,
+                    # GuideLLM reads ahead, and ends where a file of just `count` rows ends.
+                    write_prompts(prompts, f"http://127.0.0.1:{ports[1]}", rng, count + level + 1,
                                   args.prompt_tokens, args.output_tokens)
                     for server in servers[::1 if turn % 2 == 0 else -1]:
                         report = folder / f"{server.name}-{level}-{turn}.json"
