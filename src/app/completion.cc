@@ -1,5 +1,7 @@
 // kvasir completion: a bash script that completes subcommands, flags and their values, made from
 // the flags themselves so that it cannot fall behind.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -31,7 +33,7 @@ std::string ValueCases(const CLI::App& command) {
     std::string values = type.substr(begin + 1, end - begin - 1);
     std::replace(values.begin(), values.end(), ',', ' ');
     for (const std::string& name : option->get_lnames()) {
-      cases += "    " + command.get_name() + ",--" + name + ") values=\"" + values + "\" ;;\n";
+      cases += fmt::format("    {},--{}) values=\"{}\" ;;\n", command.get_name(), name, values);
     }
   }
   return cases;

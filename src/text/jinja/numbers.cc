@@ -241,13 +241,12 @@ std::string FormatFloat(double value) {
   if (exponent < 0) {
     return out + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
   }
-  if (count <= exponent + 1) {
-    return out + digits +
-           std::string(static_cast<std::size_t>(exponent) + 1 - static_cast<std::size_t>(count),
-                       '0') +
-           ".0";
+  const int whole = exponent + 1;  // digits before the point
+  if (count <= whole) {
+    const int zeros = whole - count;
+    return out + digits + std::string(static_cast<std::size_t>(zeros), '0') + ".0";
   }
-  const auto point = static_cast<std::size_t>(exponent + 1);
+  const auto point = static_cast<std::size_t>(whole);
   return out + digits.substr(0, point) + "." + digits.substr(point);
 }
 

@@ -13,7 +13,7 @@
 namespace kvasir::server::test {
 namespace {
 
-using std::string_literals::operator""s;
+using std::string_literals::operator""s;  // NOLINT(misc-unused-using-decls): it is used
 
 const std::string kPost =
     "POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n";

@@ -14,7 +14,7 @@
 namespace kvasir::server::test {
 namespace {
 
-using std::string_literals::operator""s;
+using std::string_literals::operator""s;  // NOLINT(misc-unused-using-decls): it is used
 
 /// A whole POST to /v1/completions.
 std::string PostOf(const std::string& body) {
