@@ -1,4 +1,6 @@
 // kvasir chat MODEL: a conversation in the terminal, in this process.
+#include <sys/eventfd.h>
+
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
@@ -13,12 +15,14 @@
 #include "app/line_reader.h"
 #include "app/loaded_engine.h"
 #include "app/read_file.h"
+#include "base/check.h"
 #include "base/log.h"
 
 namespace kvasir::app {
 namespace {
 
 std::atomic<bool> g_stop_answer{false};
+int g_interrupt_fd = -1;  // an eventfd
 
 struct ChatFlags {
   EngineFlags engine;
@@ -28,9 +32,14 @@ struct ChatFlags {
 };
 
 void InstallInterrupt() {
+  g_interrupt_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  KVASIR_CHECK(g_interrupt_fd >= 0);
   struct sigaction action = {};
-  action.sa_handler = [](int) { g_stop_answer.store(true); };
-  // No SA_RESTART: Ctrl-C at the prompt must end the read.
+  action.sa_handler = [](int) {
+    g_stop_answer.store(true);
+    eventfd_write(g_interrupt_fd, 1);
+  };
+  action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
 }
 
@@ -61,7 +70,7 @@ int RunChat(ChatFlags& flags) {
   };
   begin();
   int exit_code = kExitOk;  // of the last line: what a script that pipes lines in wants to know
-  LineReader lines("> ");
+  LineReader lines("> ", g_interrupt_fd);
   while (const std::optional<std::string> line = lines.Next()) {
     if (*line == "/exit" || *line == "/quit") break;
     if (*line == "/clear") begin();

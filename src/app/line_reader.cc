@@ -1,6 +1,8 @@
 #include "app/line_reader.h"
 
 #include <histedit.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,27 +17,24 @@ namespace {
 
 constexpr int kHistoryLines = 1000;
 
-// libedit's own reader tries again after a signal; here Ctrl-C must end the line.
-int ReadCharacter(EditLine*, wchar_t* character) {
-  std::mbstate_t state{};
-  for (;;) {
-    char byte = 0;
-    const ssize_t count = read(STDIN_FILENO, &byte, 1);
-    if (count <= 0) return static_cast<int>(count);
-    const size_t used = std::mbrtowc(character, &byte, 1, &state);
-    if (used == static_cast<size_t>(-1)) {  // no character of this locale
-      errno = EILSEQ;
-      return -1;
-    }
-    if (used != static_cast<size_t>(-2)) return 1;
+// As read(STDIN_FILENO, &byte, 1), but -1 once there was an interrupt.
+ssize_t ReadByte(int interrupt_fd, char& byte) {
+  pollfd waits[2] = {{STDIN_FILENO, POLLIN, 0}, {interrupt_fd, POLLIN, 0}};
+  while (poll(waits, 2, -1) < 0) {
+    if (errno != EINTR) return -1;
   }
+  if (waits[1].revents != 0) {
+    errno = EINTR;
+    return -1;
+  }
+  return read(STDIN_FILENO, &byte, 1);
 }
 
-std::optional<std::string> ReadPlainLine() {
+std::optional<std::string> ReadPlainLine(int interrupt_fd) {
   std::string line;
   char c = 0;
   for (;;) {
-    const ssize_t count = read(STDIN_FILENO, &c, 1);
+    const ssize_t count = ReadByte(interrupt_fd, c);
     if (count < 0 || (count == 0 && line.empty())) return std::nullopt;
     if (count == 0 || c == '\n') return line;
     line += c;
@@ -45,17 +44,13 @@ std::optional<std::string> ReadPlainLine() {
 }  // namespace
 
 struct LineReader::Terminal {
-  explicit Terminal(std::string shown)
+  Terminal(std::string shown, int interrupts)
       : prompt(std::move(shown)),
+        interrupt_fd(interrupts),
         edit(el_init("kvasir", stdin, stdout, stderr)),
         lines(history_init()) {
     el_set(edit, EL_CLIENTDATA, this);
-    el_set(
-        edit, EL_PROMPT, +[](EditLine* of) {
-          Terminal* terminal = nullptr;
-          el_get(of, EL_CLIENTDATA, &terminal);
-          return terminal->prompt.data();
-        });
+    el_set(edit, EL_PROMPT, Prompt);
     el_set(edit, EL_EDITOR, "emacs");
     el_set(edit, EL_GETCFN, ReadCharacter);
     HistEvent ignored;
@@ -71,23 +66,50 @@ struct LineReader::Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
+  static Terminal& Of(EditLine* edit) {
+    Terminal* terminal = nullptr;
+    el_get(edit, EL_CLIENTDATA, &terminal);
+    return *terminal;
+  }
+
+  static char* Prompt(EditLine* edit) { return Of(edit).prompt.data(); }
+
+  static int ReadCharacter(EditLine* edit, wchar_t* character) {
+    std::mbstate_t state{};
+    for (;;) {
+      char byte = 0;
+      const ssize_t count = ReadByte(Of(edit).interrupt_fd, byte);
+      if (count <= 0) return static_cast<int>(count);
+      const size_t used = std::mbrtowc(character, &byte, 1, &state);
+      if (used == static_cast<size_t>(-1)) {  // no character of this locale
+        errno = EILSEQ;
+        return -1;
+      }
+      if (used != static_cast<size_t>(-2)) return 1;
+    }
+  }
+
   std::string prompt;
+  int interrupt_fd;
   EditLine* edit;
   History* lines;
 };
 
-LineReader::LineReader(std::string prompt) {
+LineReader::LineReader(std::string prompt, int interrupt_fd) : interrupt_fd_(interrupt_fd) {
   if (isatty(STDIN_FILENO) == 0) return;
   // What a character is; where nobody says, UTF-8.
   std::setlocale(LC_CTYPE, "");
   if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
-  terminal_ = std::make_unique<Terminal>(std::move(prompt));
+  terminal_ = std::make_unique<Terminal>(std::move(prompt), interrupt_fd);
 }
 
 LineReader::~LineReader() = default;
 
 std::optional<std::string> LineReader::Next() {
-  if (terminal_ == nullptr) return ReadPlainLine();
+  // What came before was meant for something else.
+  eventfd_t ignored_count = 0;
+  eventfd_read(interrupt_fd_, &ignored_count);
+  if (terminal_ == nullptr) return ReadPlainLine(interrupt_fd_);
   int count = 0;
   const char* read = el_gets(terminal_->edit, &count);
   if (read == nullptr || count <= 0) return std::nullopt;

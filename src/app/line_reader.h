@@ -11,17 +11,20 @@ namespace kvasir::app {
 /// does that, and ~/.editrc configures it.
 class LineReader {
  public:
-  explicit LineReader(std::string prompt);
+  /// `interrupt_fd` is an eventfd that a signal's handler adds to. (A signal alone does not end a
+  /// read for sure: it may come just before, or on another thread.)
+  LineReader(std::string prompt, int interrupt_fd);
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  /// One line without its end; nothing at the end of the input (Ctrl-D), and when a signal whose
-  /// handler has no SA_RESTART comes (Ctrl-C).
+  /// One line without its end; nothing at the end of the input (Ctrl-D) and at an interrupt
+  /// (Ctrl-C) that comes meanwhile.
   [[nodiscard]] std::optional<std::string> Next();
 
  private:
   struct Terminal;
+  int interrupt_fd_;
   std::unique_ptr<Terminal> terminal_;  ///< null where the input is no terminal
 };
 
