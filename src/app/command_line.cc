@@ -1,10 +1,14 @@
 #include "app/command_line.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +34,21 @@ std::vector<std::string> LongFlags(const CLI::App& app) {
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   }
   return flags;
+}
+
+// Ranges let NaN pass, and "inf" is no number that a flag here means.
+void RefuseNonFinite(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands(std::function<bool(CLI::App*)>())) {
+    for (CLI::Option* option : command->get_options(std::function<bool(CLI::Option*)>())) {
+      if (!option->get_type_name().starts_with("FLOAT")) continue;
+      option->check([](const std::string& value) {
+        return std::isfinite(std::strtod(value.c_str(), nullptr))
+                   ? std::string()
+                   : fmt::format("expected a finite number, got {}", value);
+      });
+    }
+    RefuseNonFinite(*command);
+  }
 }
 
 // The first word of the command line, where it should have been a subcommand and is none.
@@ -125,6 +144,7 @@ int Main(int argc, char** argv) {
   AddSimulate(app, exit_code);
   AddPlan(app, exit_code);
   AddCompletion(app, exit_code);
+  RefuseNonFinite(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {

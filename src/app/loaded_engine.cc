@@ -97,6 +97,11 @@ Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedModel& loaded, D
     sizing.memory_bytes = *bytes;
   }
   const auto blocks_for = [&](int64_t tokens) {
+    // Reserved, a request holds all its blocks to its end, also those behind a window.
+    if (flags.kv_allocation == "reserved") {
+      return cache::BlocksFor(tokens, sizing.cache.block_tokens) *
+             static_cast<int64_t>(sizing.cache.groups.size());
+    }
     return cache::PeakBlocks(sizing.cache, tokens, flags.enable_chunked_prefill ? 1 : tokens);
   };
   sizing.blocks_per_request = blocks_for(length);

@@ -10,18 +10,20 @@
 namespace kvasir::app {
 
 Result<std::string> ReadWholeFile(const std::string& path) {
-  if (path == "-") {
-    return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
-  }
   errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes;
-  if (file) bytes.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  if (!file) {
-    return MakeError(ErrorCode::kIo, "{}: cannot be read: {}", path,
-                     errno != 0 ? std::strerror(errno) : "not a file");
+  try {  // the library throws where a read fails, as that of a folder does
+    if (path == "-") {
+      return std::string(std::istreambuf_iterator<char>(std::cin),
+                         std::istreambuf_iterator<char>());
+    }
+    std::ifstream file(path, std::ios::binary);
+    if (file) {
+      return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    }
+  } catch (const std::ios_base::failure&) {  // errno says why
   }
-  return bytes;
+  return MakeError(ErrorCode::kIo, "{}: cannot be read: {}", path,
+                   errno != 0 ? std::strerror(errno) : "not a file");
 }
 
 Status WriteWholeFile(const std::string& path, const std::string& bytes) {

@@ -6,6 +6,9 @@ namespace kvasir::app {
 
 namespace {
 
+// A simulation keeps some hundred bytes of each.
+constexpr int64_t kRequestsMax = 100'000'000;
+
 void AddMachineFlags(CLI::App& command, SimulateFlags& flags) {
   const std::string group = "Model and machine";
   command
@@ -89,7 +92,7 @@ void AddArrivalFlags(CLI::App& command, SimulateFlags& flags) {
       ->capture_default_str()
       ->group(group);
   command.add_option("--users", flags.users, "closed: users, each with one request at a time")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, kRequestsMax))
       ->group(group);
   command
       .add_option("--think-time", flags.think_time,
@@ -99,7 +102,7 @@ void AddArrivalFlags(CLI::App& command, SimulateFlags& flags) {
   command
       .add_option("--requests", flags.requests,
                   "Requests (conversations, with --turns) in all; default: 1000")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, kRequestsMax))
       ->group(group);
   command
       .add_option("--duration", flags.duration,
@@ -148,7 +151,7 @@ void AddLengthFlags(CLI::App& command, SimulateFlags& flags) {
       ->check(CLI::NonNegativeNumber)
       ->group(group);
   command.add_option("--prefixes", flags.prefixes, "Different system prompts; default: 1")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, kRequestsMax))
       ->group(group);
   command
       .add_option("--prefix-share", flags.prefix_share,
@@ -168,12 +171,12 @@ void AddLengthFlags(CLI::App& command, SimulateFlags& flags) {
       .add_option("--documents", flags.documents,
                   "Documents in a library, of which some come before each question; the n-th is "
                   "wanted 1/n as often as the first")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
       ->group(group);
   command
       .add_option("--documents-per-request", flags.documents_per_request,
                   "Documents before each question; default: 3")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000}))
       ->group(group);
   command
       .add_option("--document-tokens", flags.document_tokens,

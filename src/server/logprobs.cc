@@ -59,6 +59,20 @@ void AppendChatLogprobs(const TokenNames& names, std::span<const TokenLogprobs> 
   }
 }
 
+bool CharacterCounter::Begins(unsigned char byte) {
+  if (expected_ > 0 && byte >= least_ && byte <= most_) {
+    --expected_;
+    least_ = 0x80;
+    most_ = 0xBF;
+    return false;
+  }
+  // A new character, or a byte that is none and is shown as U+FFFD.
+  expected_ = byte >= 0xF5 || byte < 0xC2 ? 0 : byte < 0xE0 ? 1 : byte < 0xF0 ? 2 : 3;
+  least_ = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
+  most_ = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
+  return true;
+}
+
 void CompletionLogprobs::AddToken(TokenId token) {
   const char* separator = count_ > 0 ? "," : "";
   offsets_ += separator;
@@ -66,9 +80,8 @@ void CompletionLogprobs::AddToken(TokenId token) {
   tokens_ += separator;
   AppendJsonString(names_.Name(token), tokens_);
   if (!(skip_special_tokens_ && names_.tokenizer->IsSpecial(token))) {
-    // Characters that begin in this token; a character split over tokens counts where it begins.
     for (const char c : names_.tokenizer->TokenBytes(token)) {
-      if ((static_cast<unsigned char>(c) & 0xC0) != 0x80) ++offset_;
+      offset_ += characters_.Begins(static_cast<unsigned char>(c)) ? 1 : 0;
     }
   }
   logprobs_ += separator;

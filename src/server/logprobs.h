@@ -24,6 +24,19 @@ struct TokenNames {
 void AppendChatLogprobs(const TokenNames& names, std::span<const TokenLogprobs> tokens,
                         int32_t top_count, std::string& out);
 
+/// Counts characters of a text that comes byte by byte, with each part of it that is no UTF-8 shown
+/// as one U+FFFD.
+class CharacterCounter {
+ public:
+  /// True where a character begins with this byte; one split over tokens counts where it begins.
+  bool Begins(unsigned char byte);
+
+ private:
+  int expected_ = 0;  ///< bytes that the character still needs
+  unsigned char least_ = 0x80;
+  unsigned char most_ = 0xBF;  ///< what the next of them may be
+};
+
 /// Builds completions' {"text_offset","token_logprobs","tokens","top_logprobs"} piece by piece;
 /// offsets go on over all pieces of a choice.
 class CompletionLogprobs {
@@ -44,6 +57,7 @@ class CompletionLogprobs {
   TokenNames names_;
   int32_t top_count_;
   bool skip_special_tokens_;
+  CharacterCounter characters_;
   int64_t offset_ = 0;  ///< code points of the text so far
   int64_t count_ = 0;   ///< in this piece
   std::string offsets_;

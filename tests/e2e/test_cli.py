@@ -162,3 +162,36 @@ def test_the_address_is_tried_before_the_model_is_loaded(tiny, tmp_path):
                      "--ssl-keyfile", no_pem)
     assert broken.returncode == 4
     assert str(no_pem) in broken.stderr
+
+
+@pytest.mark.parametrize("arguments", [
+    ["plan", "llama-3.1-8b", "--hardware", "h200", "--shared-prefix", "nan"],
+    ["plan", "llama-3.1-8b", "--hardware", "h200", "--memory-utilization", "nan"],
+    ["plan", "llama-3.1-8b", "--hardware", "h200", "--price", "inf"],
+    ["simulate", "llama-3.1-8b", "--hardware", "h100-80gb", "--bandwidth-share", "nan"],
+    ["simulate", "llama-3.1-8b", "--hardware", "h100-80gb", "--rate", "inf"],
+    ["simulate", "llama-3.1-8b", "--hardware", "h100-80gb", "--requests", "9223372036854775807"],
+    ["simulate", "llama-3.1-8b", "--hardware", "h100-80gb", "--documents", "2000000000"],
+    ["simulate", "llama-3.1-8b", "--hardware", "h100-80gb", "--documents-per-request", "2000000000"],
+])
+def test_numbers_that_are_none_or_absurd_are_refused(arguments):
+    shown = run_cli(*arguments)
+    assert shown.returncode == 2, shown
+    assert arguments[-2] in shown.stderr and arguments[-1] in shown.stderr
+
+
+@pytest.mark.parametrize("arguments", [
+    ["serve", TINY / "llama", "--chat-template"], ["render", TINY / "llama", "--chat-template"],
+    ["tokenize", TINY / "llama", "--file"], ["simulate", TINY / "llama", "--calibration"],
+])
+def test_a_folder_where_a_file_belongs_is_one_line(arguments, tmp_path):
+    shown = run_cli(*arguments, tmp_path)
+    assert shown.returncode in (1, 2, 3), shown
+    assert f"{tmp_path}: cannot be read: Is a directory" in shown.stderr
+
+
+def test_reserved_allocation_counts_the_blocks_behind_a_window():
+    shown = run_cli("serve", TINY / "gemma2", "--port", 0, "--kv-allocation", "reserved",
+                    "--max-model-len", 320, "--num-kv-blocks", 40)
+    assert shown.returncode == 3, shown
+    assert "a request of --max-model-len 320 tokens takes 60" in shown.stderr
