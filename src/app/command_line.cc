@@ -98,7 +98,9 @@ int ReportUsageError(const CLI::App& app, const CLI::ParseError& error) {
   if (command == &app && !extras) {
     ListCommands(app);
   } else if (!extras) {
-    std::fprintf(stderr, "kvasir: %s\n", error.what());
+    std::string_view what = error.what();
+    if (what.starts_with(": ")) what.remove_prefix(2);  // flags without a group have no name there
+    std::fprintf(stderr, "kvasir: %.*s\n", static_cast<int>(what.size()), what.data());
   } else {
     std::string words;
     for (const std::string& word : command->remaining(true)) words += " '" + word + "'";

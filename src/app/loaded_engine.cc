@@ -123,6 +123,8 @@ Result<Sizes> ChooseSizes(const EngineFlags& flags, const LoadedModel& loaded, D
           blocks_for(length) * block_bytes, length);
     }
     length = fits;
+    sizes.kv_plan.requests_count =
+        static_cast<double>(blocks) / static_cast<double>(blocks_for(length));
     LogWarning("the KV cache holds {} blocks: requests may be {} tokens long, the model could {}",
                blocks, length, spec.max_positions);
   }

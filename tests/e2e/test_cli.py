@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import BINARY, ROOT, TINY, run_cli
+from conftest import BINARY, ROOT, TINY, Server, run_cli
 
 COMMANDS = ["serve", "chat", "complete", "tokenize", "render", "inspect", "bench", "plan", "simulate",
             "completion"]
@@ -195,3 +195,8 @@ def test_reserved_allocation_counts_the_blocks_behind_a_window():
                     "--max-model-len", 320, "--num-kv-blocks", 40)
     assert shown.returncode == 3, shown
     assert "a request of --max-model-len 320 tokens takes 60" in shown.stderr
+
+
+def test_a_shortened_context_fits_once():
+    with Server(TINY / "llama", "--num-kv-blocks", 3) as server:
+        assert any("1.0 requests of 48 tokens" in line for line in server.lines), server.lines
