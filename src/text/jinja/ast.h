@@ -116,8 +116,8 @@ struct Node {
 };
 
 struct Tree {
+  std::vector<std::unique_ptr<Str>> strings;  ///< before the nodes, whose values point to them
   std::vector<std::unique_ptr<Node>> nodes;
-  std::vector<std::unique_ptr<Str>> strings;
   std::unordered_map<std::string, Str*> interned;
   std::unordered_map<std::string, int> symbols;
   std::vector<Str*> symbol_names;
