@@ -67,7 +67,7 @@ class Trial {
     } else {
       ++refused_count_;
       EXPECT_TRUE(IsOneLine(result.error().message)) << result.error().message;
-      EXPECT_NE(result.error().message.find("/kvasir-files-"), std::string::npos)
+      EXPECT_NE(result.error().message.find("/kvasir-test-"), std::string::npos)
           << "names no file: " << result.error().message;
     }
   }

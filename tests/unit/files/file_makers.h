@@ -1,13 +1,10 @@
-// Byte writers for crafted files, and a folder to put them in.
+// Byte writers for crafted files.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -15,37 +12,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "support/temp_folder.h"
 
 namespace kvasir::files {
 
-/// A fresh folder that goes away with the object.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "kvasir-files-XXXXXX").string();
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    path_ = pattern;
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  /// Writes `bytes` to the file `name` (its folders are made) and returns its path.
-  std::filesystem::path Write(const std::string& name, std::string_view bytes) const {
-    const std::filesystem::path path = path_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    // ext4 writes a truncated and rewritten file to the disk at once, a new one it does not.
-    if (std::filesystem::is_regular_file(path)) std::filesystem::remove(path);
-    std::ofstream file(path, std::ios::binary | std::ios::trunc);
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    EXPECT_TRUE(file.good()) << path;
-    return path;
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using test::TempFolder;
 
 /// Where a length, count, offset or type lies in a crafted file.
 struct Field {

@@ -1,8 +1,6 @@
 // Bad input gets one line that names the field.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -12,11 +10,11 @@
 #include "plan/number_format.h"
 #include "plan/search.h"
 #include "plan/units.h"
+#include "support/temp_folder.h"
 
 namespace kvasir::plan {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 /// One line that holds `field`.
@@ -27,20 +25,12 @@ void ExpectNames(const Error& error, std::string_view field) {
 
 class ConfigFile {
  public:
-  ConfigFile() : folder_(fs::path(::testing::TempDir()) / "plan_config") {
-    fs::create_directories(folder_);
-  }
-  ~ConfigFile() { fs::remove_all(folder_); }
-  ConfigFile(const ConfigFile&) = delete;
-  ConfigFile& operator=(const ConfigFile&) = delete;
-
   Result<ModelShape> Read(const std::string& text) const {
-    std::ofstream(folder_ / "config.json") << text;
-    return FindModelShape((folder_ / "config.json").string());
+    return FindModelShape(folder_.Write("config.json", text).string());
   }
 
  private:
-  fs::path folder_;
+  test::TempFolder folder_;
 };
 
 const json kDense = {{"architectures", {"LlamaForCausalLM"}},

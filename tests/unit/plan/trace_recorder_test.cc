@@ -14,6 +14,7 @@
 #include "engine/engine_core.h"
 #include "plan/simulate/trace_reader.h"
 #include "support/fake_runner.h"
+#include "support/temp_folder.h"
 
 namespace kvasir::plan {
 namespace {
@@ -105,9 +106,8 @@ TEST(TraceRecorder, RecordsWhatAnEngineServed) {
   config.cache = {.block_tokens = 8, .block_bytes = 1, .blocks_count = 64, .groups = {{}}};
   config.vocab_size = 1000;
   config.max_model_len = 128;
-  const std::filesystem::path path =
-      std::filesystem::path(::testing::TempDir()) / "kvasir_trace_recorder_test.jsonl";
-  std::filesystem::remove(path);
+  const test::TempFolder folder;
+  const std::filesystem::path path = folder.path() / "trace.jsonl";
   struct Nobody final : RequestListener {
     void OnEvent(TokenEvent) override {}
   };
@@ -144,7 +144,6 @@ TEST(TraceRecorder, RecordsWhatAnEngineServed) {
   std::ranges::sort(lengths);
   EXPECT_EQ(lengths,
             (std::vector<std::pair<int64_t, int64_t>>{{12, 1}, {20, 5}, {36, 9}, {36, 9}}));
-  std::filesystem::remove(path);
 }
 
 TEST(TraceRecorder, SaysWhyAFileCannotBeWritten) {

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "files/gguf.h"
 #include "support/data.h"
+#include "support/temp_folder.h"
 #include "text/tokenizer.h"
 
 namespace kvasir::text {
@@ -62,11 +62,8 @@ class GgufVocabulary : public testing::TestWithParam<const char*> {};
 TEST_P(GgufVocabulary, EqualsLlamaCpp) {
   const std::string stem = std::string("gguf-vocabs/ggml-vocab-") + GetParam() + ".gguf";
   KVASIR_SHARED_OR_SKIP(packed, stem + ".xz");
-  const auto path = std::filesystem::path(testing::TempDir()) /
-                    (std::string("kvasir-vocab-") + GetParam() + ".gguf");
-  std::ofstream(path, std::ios::binary) << test::ReadFile(packed);
-  const auto file = files::OpenGguf(path);
-  std::filesystem::remove(path);  // stays mapped
+  const test::TempFolder folder;
+  const auto file = files::OpenGguf(folder.Write("vocabulary.gguf", test::ReadFile(packed)));
   ASSERT_TRUE(file.ok()) << file.error().message;
   const auto tokenizer = Tokenizer::FromGguf(file->metadata);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
