@@ -31,6 +31,11 @@ else:  # Nothing there may look beyond this machine.
     })
 
 
+# Memory, libraries and the like are not the product's own where a sanitizer is built in.
+SANITIZED = "KVASIR_SANITIZED" in os.environ
+not_sanitized = pytest.mark.skipif(SANITIZED, reason="a sanitizer changes what this test looks at")
+
+
 def scaled(count, least=2):
     """`count` streams, connections or rounds, fewer where a slow build is tested (KVASIR_TEST_SCALE)."""
     return max(least, round(count * float(os.environ.get("KVASIR_TEST_SCALE", "1"))))

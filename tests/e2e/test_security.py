@@ -12,7 +12,7 @@ import tempfile
 
 import httpx
 import pytest
-from conftest import BINARY, ROOT, TINY, Server, run_cli
+from conftest import BINARY, ROOT, TINY, Server, not_sanitized, run_cli
 
 UNIT = ROOT / "deploy/kvasir.service"
 
@@ -22,6 +22,7 @@ def readelf(*flags):
                           check=True).stdout
 
 
+@not_sanitized
 def test_the_binary_is_hardened():
     assert re.search(r"Type:\s+DYN \(Position-Independent Executable", readelf("-h"))
     segments = readelf("-l")
