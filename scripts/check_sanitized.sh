@@ -1,5 +1,13 @@
 # Shared by check-asan and check-tsan. Sourced from the repository's root with `set -euo pipefail`.
 
+# The unit tests' targets, one for each room.
+sanitized_units() {
+  local room
+  for room in tests/unit/*/; do
+    printf 'unit_%s ' "$(basename "$room")"
+  done
+}
+
 # check_sanitized PRESET ASKED...: builds the preset and runs its tiers (cpp, e2e; both where none is
 # named). Each test that a sanitizer has something to say about fails.
 check_sanitized() {
@@ -17,7 +25,8 @@ check_sanitized() {
   for tier in "$@"; do
     case "$tier" in
       cpp)
-        build "$preset" -j "$jobs" ${KVASIR_CHECK_TARGETS:-all}
+        # shellcheck disable=SC2046,SC2086
+        build "$preset" -j "$jobs" ${KVASIR_CHECK_TARGETS:-simulation regress $(sanitized_units)}
         say "running the unit, simulation and regress tiers of build/$preset"
         ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure --progress \
           -L '^(unit_.*|simulation|regress)$' -R "${KVASIR_CHECK_TESTS:-.}" --no-tests=error || status=1

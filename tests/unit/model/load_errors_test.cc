@@ -1,39 +1,21 @@
 // What is wrong with a checkpoint is said in one line that names the file and what was expected.
+#include "support/load_errors.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-
-#include "kernels/backend.h"
-#include "model/model.h"
-#include "support/data.h"
 
 namespace kvasir::model {
 namespace {
 
 using nlohmann::json;
+using test::ConfigError;
+using test::LoadError;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
-
-/// The error of loading tiny `name` after `change` to its files; empty where it loads.
-std::string LoadError(const std::string& name,
-                      const std::function<void(files::ModelFiles&)>& change) {
-  auto files = files::OpenModel(test::DataPath("models/" + name));
-  if (!files.ok()) return "open: " + files.error().message;
-  change(*files);
-  ThreadPool pool(1);
-  auto backend = kernels::MakeBackend("ref", pool);
-  if (!backend.ok()) return "backend: " + backend.error().message;
-  auto model = Model::Load(*files, **backend);
-  return model.ok() ? std::string() : model.error().message;
-}
-
-std::string ConfigError(const std::string& name, const std::string& key, const json& value) {
-  return LoadError(name, [&](files::ModelFiles& files) { files.config[key] = value; });
-}
 
 TEST(LoadErrors, UnknownArchitectureIsNamedWithTheKnownOnes) {
   const std::string error = ConfigError("llama", "architectures", {"MixtralForCausalLM"});
