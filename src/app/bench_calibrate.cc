@@ -94,6 +94,9 @@ void Print(const plan::Calibration& calibration, const plan::FittedStepTime& tim
 
 int RunCalibrate(CalibrateFlags& flags) {
   SetLogLevel(flags.verbose ? LogLevel::kInfo : LogLevel::kWarning);
+  // It takes minutes to know what to write.
+  const Status writable = CheckWritable(flags.output);
+  if (!writable.ok()) return Fail(writable.error(), kExitFailed);
   auto loaded = LoadModel(flags.engine);
   if (!loaded.ok()) return Fail(loaded.error(), kExitModel);
   const auto calibration = Calibrate(*loaded, flags);

@@ -11,6 +11,7 @@
 #include "app/exit_codes.h"
 #include "app/model_path.h"
 #include "app/read_file.h"
+#include "files/printable.h"
 #include "plan/answer.h"
 #include "plan/hardware.h"
 #include "plan/model_shape.h"
@@ -168,6 +169,11 @@ int RunSearch(const PlanFlags& flags, const plan::ModelShape& model, plan::Choic
 
 int RunPlan(const PlanFlags& flags) {
   if (flags.list) {
+    if (!flags.model.empty()) {
+      std::fprintf(stderr, "kvasir: --list: expected no model beside it, got '%s'\n",
+                   files::Printable(flags.model, 60).c_str());
+      return kExitUsage;
+    }
     PrintLists(flags.json);
     return kExitOk;
   }
@@ -191,7 +197,7 @@ int RunPlan(const PlanFlags& flags) {
     return kExitUsage;
   }
   auto machines = ReadMachines(flags);
-  if (!machines.ok()) return Fail(machines.error(), kExitUsage);
+  if (!machines.ok()) return Fail(machines.error(), ExitCodeOf(machines.error()));
   if (flags.searches()) return RunSearch(flags, *model, *choices, *machines);
   auto answer = plan::MakeAnswer(*model, machines->front(), *choices);
   if (!answer.ok()) return Fail(answer.error(), kExitUsage);

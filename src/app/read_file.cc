@@ -1,11 +1,17 @@
 #include "app/read_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+
+#include "app/exit_codes.h"
 
 namespace kvasir::app {
 
@@ -33,6 +39,34 @@ Status WriteWholeFile(const std::string& path, const std::string& bytes) {
   file.close();
   if (file) return Status::Ok();
   return MakeError(ErrorCode::kIo, "{}: cannot be written: {}", path, std::strerror(errno));
+}
+
+Status CheckWritable(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::file_status found = std::filesystem::status(path, ignored);
+  int error = 0;
+  if (std::filesystem::is_directory(found)) {
+    error = EISDIR;
+  } else if (std::filesystem::exists(found)) {
+    // Opening a pipe would wait for its reader.
+    if (access(path.c_str(), W_OK) != 0) error = errno;
+  } else {
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file < 0) {
+      error = errno;
+    } else {
+      close(file);
+      std::filesystem::remove(path, ignored);
+    }
+  }
+  if (error == 0) return Status::Ok();
+  return MakeError(ErrorCode::kIo, "{}: cannot be written: {}", path, std::strerror(error));
+}
+
+int ExitCodeOf(const Error& error) {
+  const bool file = error.code == ErrorCode::kNotFound || error.code == ErrorCode::kDataLoss ||
+                    error.code == ErrorCode::kUnsupported || error.code == ErrorCode::kIo;
+  return file ? kExitModel : kExitUsage;
 }
 
 int Fail(const Error& error, int exit_code) {

@@ -133,11 +133,20 @@ std::string CommandLine() {
   return "kvasir" + (name_end == std::string::npos ? "" : line.substr(name_end));
 }
 
+// Marks errors of files that are written: what was asked for is fine, but cannot be done.
+constexpr const char* kOutput = "output";
+
 Status WriteRequests(const std::string& path, const Traffic& traffic, int64_t vocab_size) {
   std::ofstream out(path);
+  constexpr int64_t kTokensMax = 10'000'000;
   const std::unique_ptr<plan::Workload> workload = traffic.Make(0, 0);
   while (out && workload->NextArrival() != plan::kNoArrival) {
     const plan::SimulatedRequest request = workload->Take();
+    if (request.prompt_tokens > kTokensMax) {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "--write-requests: expected prompts of at most {} tokens, got one of {}",
+                       kTokensMax, request.prompt_tokens);
+    }
     std::vector<TokenId> prompt;
     for (const plan::PromptPart& part : request.parts) {
       plan::AppendPart(part, vocab_size, prompt);
@@ -150,12 +159,54 @@ Status WriteRequests(const std::string& path, const Traffic& traffic, int64_t vo
   }
   out.flush();
   if (out) return Status::Ok();
-  return MakeError(ErrorCode::kIo, "{}: cannot be written: {}", path, std::strerror(errno));
+  return MakeParamError(ErrorCode::kIo, kOutput, "{}: cannot be written: {}", path,
+                        std::strerror(errno));
+}
+
+Status ForOutput(Status status) {
+  if (status.ok()) return status;
+  return Error{status.error().code, status.error().message, kOutput};
+}
+
+int64_t LongestContext(const plan::SimulationResult& result) {
+  int64_t longest = 0;
+  for (const plan::RequestRecord& request : result.requests) {
+    if (request.output_tokens == 0) continue;
+    longest = std::max(longest, request.prompt_tokens + request.output_tokens);
+  }
+  return longest;
+}
+
+// A little further the curves still hold.
+void WarnBeyond(int64_t measured, int64_t simulated) {
+  if (simulated <= 2 * measured) return;
+  std::fprintf(stderr,
+               "kvasir: --calibration: measured up to %lld tokens of context, but %lld came: the "
+               "times of longer ones are guessed (bench calibrate --max-context measures more)\n",
+               static_cast<long long>(measured), static_cast<long long>(simulated));
+}
+
+// Why no request of a variant finished.
+std::string NoneFinished(const plan::Summary& summary, const plan::SimulationResult& result) {
+  std::string reasons;
+  const auto add = [&](int64_t count, const std::string& why) {
+    if (count > 0) reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", count, why);
+  };
+  add(summary.never_fits_count, fmt::format("longer than {} tokens or than {} KV blocks hold",
+                                            result.max_model_len, result.blocks_count));
+  add(summary.queue_full_count,
+      "refused by a full queue (--max-num-queued-reqs, --max-num-queued-tokens)");
+  add(summary.waited_out_count, "that waited too long (--max-queue-wait)");
+  add(summary.unfinished_count, "cut off by --duration");
+  if (reasons.empty()) reasons = "none came within --duration";
+  return fmt::format("{}{}none of {} requests finished: {}", summary.variant,
+                     summary.variant.empty() ? "" : ": ", summary.requests_count, reasons);
 }
 
 Result<plan::SimulationReport> MakeReport(const SimulateFlags& flags) {
+  if (!flags.html.empty()) KVASIR_RETURN_IF_ERROR(ForOutput(CheckWritable(flags.html)));
   KVASIR_ASSIGN_OR_RETURN(const Traffic traffic, ReadTraffic(flags));
-  KVASIR_ASSIGN_OR_RETURN(std::vector<double> loads, ReadLoads(flags));
+  KVASIR_ASSIGN_OR_RETURN(std::vector<double> loads, ReadLoads(flags, traffic));
   if (!flags.html.empty() && loads.empty() && flags.find.empty()) loads = LoadsAround(traffic);
   plan::SimulationReport report;
   KVASIR_ASSIGN_OR_RETURN(report.slo, ReadServiceLevel(flags));
@@ -184,6 +235,7 @@ Result<plan::SimulationReport> MakeReport(const SimulateFlags& flags) {
   report.load_unit = traffic.LoadUnit();
   report.slo_share = flags.slo_share;
   report.settings = Settings(scenarios[0].engine, flags);
+  int64_t longest = 0;  // of all contexts that came to be
   for (const plan::Scenario& scenario : scenarios) {
     const Runs runs(traffic, scenario, options);
     plan::VariantReport& variant = report.variants.emplace_back();
@@ -193,17 +245,27 @@ Result<plan::SimulationReport> MakeReport(const SimulateFlags& flags) {
     // What is shown in full is the load that was found, or what was asked for.
     variant.result = runs.Run(std::max(variant.load_found, 0.0), !flags.html.empty());
     variant.summary = plan::Summarize(variant.result);
+    longest = std::max(longest, LongestContext(variant.result));
   }
+  if (base.calibration) WarnBeyond(plan::ContextMeasured(*base.calibration), longest);
   return report;
 }
 
 int RunSimulate(const SimulateFlags& flags) {
   auto report = MakeReport(flags);
   if (!report.ok()) {
-    const bool model =
-        report.error().code == ErrorCode::kNotFound || report.error().code == ErrorCode::kDataLoss;
-    return Fail(report.error(), model ? kExitModel : kExitUsage);
+    const bool output = report.error().code == ErrorCode::kIo && report.error().param == kOutput;
+    return Fail(report.error(), output ? kExitFailed : ExitCodeOf(report.error()));
   }
+  bool any_finished = false;
+  for (const plan::VariantReport& variant : report->variants) {
+    if (variant.summary.finished_count > 0) {
+      any_finished = true;
+    } else {
+      std::fprintf(stderr, "kvasir: %s\n", NoneFinished(variant.summary, variant.result).c_str());
+    }
+  }
+  if (!any_finished) return kExitFailed;
   if (!flags.html.empty()) {
     const Status written = WriteWholeFile(flags.html, plan::WriteHtml(*report, CommandLine()));
     if (!written.ok()) return Fail(written.error(), kExitFailed);
@@ -223,7 +285,10 @@ void AddSimulate(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "simulate", "Run traffic through the server's scheduler and cache on a modelled machine");
   AddSimulateFlags(*command, *flags);
-  command->callback([flags, &exit_code] { exit_code = RunSimulate(*flags); });
+  command->callback([command, flags, &exit_code] {
+    NoteGiven(*command, *flags);
+    exit_code = RunSimulate(*flags);
+  });
 }
 
 }  // namespace kvasir::app

@@ -1,13 +1,13 @@
 #include "app/simulate_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 
 namespace kvasir::app {
 
 namespace {
 
-// A simulation keeps some hundred bytes of each.
-constexpr int64_t kRequestsMax = 100'000'000;
+constexpr int64_t kRequestsMax = plan::kSimulatedRequestsMax;
 
 void AddMachineFlags(CLI::App& command, SimulateFlags& flags) {
   const std::string group = "Model and machine";
@@ -110,6 +110,13 @@ void AddArrivalFlags(CLI::App& command, SimulateFlags& flags) {
                   "have ended")
       ->group(group);
   command.add_option("--seed", flags.seed, "The same seed gives the same simulation")
+      ->check([](const std::string& text) {
+        uint64_t seed = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+        const bool whole = error == std::errc() && end == text.data() + text.size();
+        return whole ? std::string()
+                     : "expected a whole number from 0 to 18446744073709551615, got " + text;
+      })
       ->capture_default_str()
       ->group(group);
 }
@@ -135,7 +142,7 @@ void AddLengthFlags(CLI::App& command, SimulateFlags& flags) {
       ->capture_default_str()
       ->group(group);
   command.add_option("--trace-speed", flags.trace_speed, "Times as fast as the trace")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-6, 1e6))
       ->capture_default_str()
       ->group(group);
   command
@@ -239,6 +246,13 @@ void AddSimulateFlags(CLI::App& command, SimulateFlags& flags) {
   AddLengthFlags(command, flags);
   AddAnswerFlags(command, flags);
   AddEngineFlags(command, flags.engine);
+}
+
+void NoteGiven(const CLI::App& command, SimulateFlags& flags) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    flags.given.insert(option->get_lnames().begin(), option->get_lnames().end());
+  }
 }
 
 }  // namespace kvasir::app

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,9 +68,15 @@ struct SimulateFlags {
   bool json = false;
   std::string html;
   std::string write_requests;
+
+  std::set<std::string> given;  ///< flags that were typed, without their dashes
+  [[nodiscard]] bool Given(const char* flag) const { return given.contains(flag); }
 };
 
 void AddSimulateFlags(CLI::App& command, SimulateFlags& flags);
+
+/// Which of `command`'s flags were typed.
+void NoteGiven(const CLI::App& command, SimulateFlags& flags);
 
 /// What comes: a synthetic workload, or a trace.
 struct Traffic {
@@ -91,7 +98,8 @@ struct Traffic {
 /// Errors name the flag.
 [[nodiscard]] Result<Traffic> ReadTraffic(const SimulateFlags& flags);
 [[nodiscard]] Result<plan::ServiceLevel> ReadServiceLevel(const SimulateFlags& flags);
-[[nodiscard]] Result<std::vector<double>> ReadLoads(const SimulateFlags& flags);
+[[nodiscard]] Result<std::vector<double>> ReadLoads(const SimulateFlags& flags,
+                                                    const Traffic& traffic);
 /// For the curves of a page, where none were asked for: from a quarter to twice what comes.
 [[nodiscard]] std::vector<double> LoadsAround(const Traffic& traffic);
 /// Reads model, machine and calibration.

@@ -9,6 +9,7 @@
 #include "app/read_file.h"
 #include "app/simulate_flags.h"
 #include "app/units.h"
+#include "files/printable.h"
 #include "plan/hardware.h"
 #include "plan/model_shape.h"
 #include "plan/simulate/calibration.h"
@@ -92,6 +93,82 @@ Result<plan::ArrivalSpec> ReadArrivals(const SimulateFlags& flags) {
   return arrivals;
 }
 
+Error Alone(const char* flag, const std::string& partner) {
+  return MakeError(ErrorCode::kInvalidArgument, "--{} goes with {}", flag, partner);
+}
+
+Error Beside(const char* flag, const char* other, const char* why) {
+  return MakeError(ErrorCode::kInvalidArgument, "--{} does not go with --{}: {}", flag, other, why);
+}
+
+// Flags whose values nothing would read.
+Status CheckTogether(const SimulateFlags& flags, const plan::WorkloadSpec& spec) {
+  const ArrivalKind kind = spec.arrivals.kind;
+  const plan::TrafficSpec& traffic = spec.traffic;
+  const bool closed = kind == ArrivalKind::kClosed;
+  const bool turns = traffic.turns.high > 1;
+  struct Rule {
+    const char* flag;
+    bool read;
+    const char* partner;
+  };
+  const Rule rules[] = {
+      {"variation", kind == ArrivalKind::kGamma, "--arrivals gamma"},
+      {"burst-size", kind == ArrivalKind::kBurst, "--arrivals burst"},
+      {"burst-every", kind == ArrivalKind::kBurst, "--arrivals burst"},
+      {"think-time", closed || turns, "--users (--arrivals closed) or --turns"},
+      {"turn-tokens", turns, "--turns above 1"},
+      {"prefixes", traffic.prefix_tokens > 0, "--prefix-tokens"},
+      {"prefix-share", traffic.prefix_tokens > 0, "--prefix-tokens"},
+      {"documents-per-request", traffic.documents_count > 0, "--documents"},
+      {"document-tokens", traffic.documents_count > 0, "--documents"},
+      {"trace-speed", false, "--trace"},
+      {"trace-format", false, "--trace"},
+  };
+  for (const Rule& rule : rules) {
+    if (flags.Given(rule.flag) && !rule.read) return Alone(rule.flag, rule.partner);
+  }
+  if (!flags.Given("rate")) return Status::Ok();
+  if (kind == ArrivalKind::kBurst) {
+    return Beside("rate", "arrivals burst", "--burst-size and --burst-every are its rate");
+  }
+  if (!closed) return Status::Ok();
+  return Beside("rate", flags.Given("users") ? "users" : "arrivals closed",
+                "who waits for an answer sets the rate");
+}
+
+// A trace has times and lengths of its own.
+Status CheckBesideTrace(const SimulateFlags& flags) {
+  for (const char* flag :
+       {"workload", "arrivals", "users", "variation", "burst-size", "burst-every", "prompt-tokens",
+        "output-tokens", "prefix-tokens", "prefixes", "prefix-share", "turns", "turn-tokens",
+        "documents", "documents-per-request", "document-tokens"}) {
+    if (flags.Given(flag)) {
+      return Beside(flag, "trace", "the trace has times and lengths of its own");
+    }
+  }
+  return Status::Ok();
+}
+
+// What a calibration cannot know: it holds for one model as it lay on one machine.
+Status CheckBesideCalibration(const SimulateFlags& flags) {
+  for (const char* flag : {"hardware", "tensor-parallel", "weights", "memory-utilization",
+                           "bandwidth-share", "compute-share"}) {
+    if (flags.Given(flag)) {
+      return Beside(flag, "calibration", "it was measured on one machine with the model as it is");
+    }
+  }
+  for (const char* name : {"hardware", "weights"}) {
+    if (flags.compare.substr(0, flags.compare.find('=')) == name) {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "--compare {} does not go with --calibration: it was measured on one "
+                       "machine with the model as it is",
+                       name);
+    }
+  }
+  return Status::Ok();
+}
+
 Result<plan::TrafficSpec> ReadTrafficSpec(const SimulateFlags& flags) {
   plan::TrafficSpec traffic = Preset(flags.workload);
   traffic.requests_count = flags.requests > 0 ? flags.requests : kRequestsDefault;
@@ -107,13 +184,21 @@ Result<plan::TrafficSpec> ReadTrafficSpec(const SimulateFlags& flags) {
   if (flags.documents >= 0) traffic.documents_count = flags.documents;
   if (flags.documents_per_request >= 0) {
     traffic.documents_per_request = flags.documents_per_request;
+  } else if (traffic.documents_count > 0) {
+    traffic.documents_per_request =
+        std::min(traffic.documents_per_request, traffic.documents_count);
   }
   return traffic;
 }
 
-std::string ArrivalWords(const plan::WorkloadSpec& spec) {
+// `searched`: the load is what is looked for.
+std::string ArrivalWords(const plan::WorkloadSpec& spec, bool searched) {
   const plan::ArrivalSpec& arrivals = spec.arrivals;
   const char* what = spec.traffic.turns.high > 1 ? "conversations" : "requests";
+  if (searched && arrivals.kind == ArrivalKind::kClosed) {
+    return "users as found below, each with one request at a time";
+  }
+  if (searched) return fmt::format("{}/s as found below", what);
   switch (arrivals.kind) {
     case ArrivalKind::kPoisson:
       return fmt::format("{} {}/s (Poisson)", arrivals.rate, what);
@@ -130,12 +215,12 @@ std::string ArrivalWords(const plan::WorkloadSpec& spec) {
   return fmt::format("{} users, each with one request at a time", arrivals.users);
 }
 
-std::string Words(const plan::WorkloadSpec& spec) {
+std::string Words(const plan::WorkloadSpec& spec, bool searched) {
   const plan::TrafficSpec& traffic = spec.traffic;
-  std::string words =
-      fmt::format("{} {}: {}; prompts of {} tokens, answers of {}", traffic.requests_count,
-                  traffic.turns.high > 1 ? "conversations" : "requests", ArrivalWords(spec),
-                  plan::ToString(traffic.prompt), plan::ToString(traffic.output));
+  std::string words = fmt::format(
+      "{} {}: {}; prompts of {} tokens, answers of {}", traffic.requests_count,
+      traffic.turns.high > 1 ? "conversations" : "requests", ArrivalWords(spec, searched),
+      plan::ToString(traffic.prompt), plan::ToString(traffic.output));
   if (traffic.documents_count > 0) {
     words += fmt::format("; {} of {} documents of {} tokens", traffic.documents_per_request,
                          traffic.documents_count, plan::ToString(traffic.document));
@@ -165,6 +250,11 @@ Status ReadTrace(const SimulateFlags& flags, Traffic& traffic) {
   for (const std::string& complaint : reading.complaints) {
     std::fprintf(stderr, "kvasir: left out: %s\n", complaint.c_str());
   }
+  for (const char* flag : {"rate", "think-time"}) {
+    if (flags.Given(flag) && !reading.times_drawn) {
+      return Beside(flag, "trace", "only a trace without times (ShareGPT) needs it");
+    }
+  }
   traffic.trace = std::move(reading.trace);
   traffic.trace_speed = flags.trace_speed;
   // Whatever is wrong with it is said before anything runs.
@@ -172,7 +262,8 @@ Status ReadTrace(const SimulateFlags& flags, Traffic& traffic) {
   if (!made.ok()) return made.error();
   traffic.words =
       fmt::format("{} requests of {}", traffic.trace->requests.size(), traffic.trace->source);
-  if (flags.trace_speed != 1) traffic.words += fmt::format(", {} times as fast", flags.trace_speed);
+  if (flags.find.empty() && flags.trace_speed != 1)
+    traffic.words += fmt::format(", {} times as fast", flags.trace_speed);
   return Status::Ok();
 }
 
@@ -204,14 +295,20 @@ Result<Traffic> ReadTraffic(const SimulateFlags& flags) {
   traffic.spec.seed = flags.seed;
   KVASIR_ASSIGN_OR_RETURN(traffic.spec.arrivals, ReadArrivals(flags));
   KVASIR_ASSIGN_OR_RETURN(traffic.spec.traffic, ReadTrafficSpec(flags));
+  if (!flags.trace.empty()) KVASIR_RETURN_IF_ERROR(CheckBesideTrace(flags));
+  if (flags.find == "users" && flags.Given("arrivals") && !traffic.closed()) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--find users goes with --arrivals closed, got --arrivals {}", flags.arrivals);
+  }
   if (flags.find == "users") traffic.spec.arrivals.kind = ArrivalKind::kClosed;
   if (flags.find == "rate" && traffic.closed()) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "--find rate: expected arrivals that do not wait for answers, got --arrivals "
                      "closed");
   }
+  if (flags.trace.empty()) KVASIR_RETURN_IF_ERROR(CheckTogether(flags, traffic.spec));
   KVASIR_RETURN_IF_ERROR(plan::ValidateWorkload(traffic.spec));
-  traffic.words = Words(traffic.spec);
+  traffic.words = Words(traffic.spec, !flags.find.empty());
   if (!flags.trace.empty()) {
     if (flags.find == "users") {
       return MakeError(ErrorCode::kInvalidArgument,
@@ -232,20 +329,32 @@ Result<plan::ServiceLevel> ReadServiceLevel(const SimulateFlags& flags) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "--find: a promise is needed: --max-ttft, --max-itl or --max-end-to-end");
   }
+  if (flags.Given("slo-share") && !slo.any()) {
+    return Alone("slo-share", "a promise: --max-ttft, --max-itl or --max-end-to-end");
+  }
   return slo;
 }
 
-Result<std::vector<double>> ReadLoads(const SimulateFlags& flags) {
+Result<std::vector<double>> ReadLoads(const SimulateFlags& flags, const Traffic& traffic) {
   std::vector<double> loads;
+  if (flags.Given("loads") && flags.Given("find")) {
+    return Beside("loads", "find", "it tries loads of its own");
+  }
   std::string_view text = flags.loads;
   while (!text.empty()) {
     const size_t comma = text.find(',');
     const std::string_view part = text.substr(0, comma);
     double load = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), load);
-    if (error != std::errc() || end != part.data() + part.size() || !(load > 0 && load < 1e9)) {
+    // Users come whole, and each asks several times.
+    const double least = traffic.closed() ? 1 : 1e-6;
+    const double most = traffic.closed() ? 1e6 : 1e9;
+    if (error != std::errc() || end != part.data() + part.size() ||
+        !(load >= least && load <= most) || (traffic.closed() && load != std::floor(load))) {
       return MakeError(ErrorCode::kInvalidArgument,
-                       "--loads: expected numbers above 0 such as 1,2,4, got '{}'", flags.loads);
+                       "--loads: expected {}numbers from {:g} to {:g} such as 1,2,4, got '{}'",
+                       traffic.closed() ? "whole " : "", least, most,
+                       files::Printable(flags.loads, 60));
     }
     loads.push_back(load);
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
@@ -284,10 +393,20 @@ Result<plan::ScenarioSpec> ReadScenario(const SimulateFlags& flags) {
   const EngineFlags& engine = flags.engine;
   plan::ScenarioSpec spec;
   KVASIR_ASSIGN_OR_RETURN(const std::filesystem::path path, ResolveModel(engine.model));
-  KVASIR_ASSIGN_OR_RETURN(spec.shape, plan::FindModelShape(path.string()));
+  auto shape = plan::FindModelShape(path.string());
+  if (!shape.ok()) {
+    Error error = std::move(shape).error();
+    // What a model's file says wrong is not the command's fault.
+    if (error.code == ErrorCode::kInvalidArgument) error.code = ErrorCode::kDataLoss;
+    return error;
+  }
+  spec.shape = *std::move(shape);
   if (!flags.calibration.empty()) {
+    KVASIR_RETURN_IF_ERROR(CheckBesideCalibration(flags));
     KVASIR_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(flags.calibration));
     KVASIR_ASSIGN_OR_RETURN(spec.calibration, plan::ReadCalibration(text, flags.calibration));
+    KVASIR_RETURN_IF_ERROR(
+        plan::CheckCalibration(*spec.calibration, spec.shape, flags.calibration));
   }
   if (!flags.hardware.empty() || !spec.calibration) {
     KVASIR_ASSIGN_OR_RETURN(spec.hardware,
@@ -295,7 +414,19 @@ Result<plan::ScenarioSpec> ReadScenario(const SimulateFlags& flags) {
   }
   if (flags.weights != "as-shipped") spec.weights = flags.weights;
   spec.kv = spec.shape.kv_format;
-  if (engine.kv_cache_dtype != "auto") {
+  if (spec.calibration) {
+    // As the steps were measured.
+    std::string measured = spec.calibration->kv_dtype;
+    std::ranges::transform(measured, measured.begin(), [](char c) {
+      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    if (engine.kv_cache_dtype != "auto" && engine.kv_cache_dtype != measured) {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "--kv-cache-dtype: {} was measured with {}, got {}", flags.calibration,
+                       measured, engine.kv_cache_dtype);
+    }
+    KVASIR_ASSIGN_OR_RETURN(spec.kv, plan::ParseKvFormat(measured));
+  } else if (engine.kv_cache_dtype != "auto") {
     KVASIR_ASSIGN_OR_RETURN(spec.kv, plan::ParseKvFormat(engine.kv_cache_dtype));
   }
   spec.tensor_parallel = flags.tensor_parallel;

@@ -39,9 +39,16 @@ ConfigReader::ConfigReader(const files::ModelFiles& files, int64_t max_model_len
     Fail(MakeError(ErrorCode::kDataLoss, "{}: expected a JSON object", source_));
     return;
   }
-  if (const auto list = config_->find("architectures");
-      list != config_->end() && list->is_array() && !list->empty() && list->front().is_string()) {
+  const auto list = config_->find("architectures");
+  const bool named = list != config_->end() && !list->is_null() &&
+                     !(list->is_array() && list->empty());  // model_type names it, else
+  if (named && list->is_array() && list->front().is_string()) {
     architecture_ = list->front().get<std::string>();
+  } else if (named) {
+    Fail({"architectures", {}},
+         fmt::format("expected a list with the model's architecture, got {}",
+                     files::Printable(
+                         list->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace), 60)));
   } else if (const auto type = config_->find("model_type");
              type != config_->end() && type->is_string()) {
     architecture_ = type->get<std::string>();

@@ -124,10 +124,7 @@ void AddSpeed(Answer& answer) {
                            .bandwidth_share = choices.bandwidth_share,
                            .compute_share = choices.compute_share});
   answer.decode_one = DecodeOf(roofline, choices.parallel, 1, choices.context_tokens);
-  if (choices.users > 0) {
-    answer.decode_many =
-        DecodeOf(roofline, choices.parallel, choices.users, choices.context_tokens);
-  }
+  answer.decode_many = DecodeOf(roofline, choices.parallel, choices.users, choices.context_tokens);
   const int64_t shared = SharedTokens(choices);
   answer.prefill = PrefillOf(roofline, choices.context_tokens - shared, shared, choices.step_tokens,
                              0, choices.context_tokens);
@@ -225,7 +222,7 @@ Result<Answer> MakeAnswer(const ModelShape& model, const Hardware& hardware,
                                  memory.activations_bytes_per_device +
                                  memory.workspace_bytes_per_device +
                                  kv * memory.kv_copies / parallel.tensor / parallel.pipeline;
-  AddSpeed(answer);
+  if (answer.fits()) AddSpeed(answer);
   return answer;
 }
 

@@ -71,11 +71,13 @@ struct Answer {
   /// no number up to 1,024 does.
   std::optional<Parallel> serving;
   int64_t serving_users = 1;
+  /// One user at least. Where none does, there is no speed and no price.
+  [[nodiscard]] bool fits() const { return users_paged > 0; }
   std::vector<ContextRow> rows;
   /// Memory of one device with the users at their longest: what the server's peak will be.
   int64_t peak_bytes_per_device = 0;
   DecodeSpeed decode_one;
-  DecodeSpeed decode_many;  ///< users 0: nobody fits
+  DecodeSpeed decode_many;
   PrefillSpeed prefill;
   /// US dollars a million tokens at decode_many and prefill; 0: no price or nobody fits.
   double output_price = 0;

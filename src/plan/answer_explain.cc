@@ -1,6 +1,7 @@
 // Each formula of an answer with its numbers put in.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "cache/capacity.h"
@@ -141,9 +142,13 @@ void ExplainMemory(Out out, const Answer& answer) {
   ExplainSequence(out, answer, "a reservation", choices.reserved_tokens);
   fmt::format_to(out, "  reserved: {} B / that = {} users\n", N(memory.kv_budget_bytes),
                  N(answer.users_reserved));
-  fmt::format_to(out, "  with windowed layers whole: {} B / {} B = {} users\n",
-                 N(memory.kv_budget_bytes), N(WholeSequenceBytes(memory, choices.reserved_tokens)),
-                 N(answer.users_reserved_whole));
+  const bool windows = std::ranges::any_of(
+      answer.kv_kinds, [](const KvKind& kind) { return kind.window_tokens > 0; });
+  if (windows) {
+    fmt::format_to(
+        out, "  with windowed layers whole: {} B / {} B = {} users\n", N(memory.kv_budget_bytes),
+        N(WholeSequenceBytes(memory, choices.reserved_tokens)), N(answer.users_reserved_whole));
+  }
   fmt::format_to(out, "  devices: {} B / ({} usable - activations - workspace) rounded up = {}\n",
                  N(memory.weights_bytes), N(memory.usable_bytes_per_device),
                  N(answer.devices_needed));
@@ -167,6 +172,10 @@ std::string Explain(const Answer& answer) {
   ExplainWeights(out, answer);
   ExplainKv(out, answer);
   ExplainMemory(out, answer);
+  if (!answer.fits()) {
+    fmt::format_to(out, "\nSpeed\n  none: not one user fits\n");
+    return text;
+  }
   fmt::format_to(out, "\nSpeed, on all {} device{} together\n",
                  answer.choices.parallel.DevicesCount(),
                  answer.choices.parallel.DevicesCount() == 1 ? "" : "s");

@@ -95,6 +95,14 @@ Json DecodeJson(const DecodeSpeed& speed) {
   return out;
 }
 
+Json PrefillJson(const PrefillSpeed& speed) {
+  return {{"tokens", speed.tokens},
+          {"steps_count", speed.steps_count},
+          {"seconds", speed.seconds},
+          {"tokens_per_second", speed.tokens_per_second},
+          {"bound", BoundName(speed.bound)}};
+}
+
 }  // namespace
 
 Json ToJson(const Answer& answer) {
@@ -152,13 +160,10 @@ Json ToJson(const Answer& answer) {
                     {"kv_bytes_per_user", row.sequence_bytes},
                     {"users_paged", row.users_paged}});
   }
-  out["decode_one"] = DecodeJson(answer.decode_one);
-  out["decode_many"] = answer.decode_many.users > 0 ? DecodeJson(answer.decode_many) : Json();
-  out["prefill"] = {{"tokens", answer.prefill.tokens},
-                    {"steps_count", answer.prefill.steps_count},
-                    {"seconds", answer.prefill.seconds},
-                    {"tokens_per_second", answer.prefill.tokens_per_second},
-                    {"bound", BoundName(answer.prefill.bound)}};
+  // Nothing is fast that does not fit.
+  out["decode_one"] = answer.fits() ? DecodeJson(answer.decode_one) : Json();
+  out["decode_many"] = answer.fits() ? DecodeJson(answer.decode_many) : Json();
+  out["prefill"] = answer.fits() ? PrefillJson(answer.prefill) : Json();
   const auto price = [](double usd) { return usd > 0 ? Json(usd) : Json(); };
   out["usd_per_million_output_tokens"] = price(answer.output_price);
   out["usd_per_million_prompt_tokens"] = price(answer.prompt_price);

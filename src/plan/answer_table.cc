@@ -213,6 +213,31 @@ void AddSpeed(Out out, const Answer& answer) {
           DevicesText(answer.hardware, choices.parallel.DevicesCount())));
 }
 
+void AddNoRoom(Out out, const Answer& answer) {
+  const Choices& choices = answer.choices;
+  const int64_t devices = choices.parallel.DevicesCount();
+  fmt::format_to(out, "\nSpeed\n");
+  Row(out, "  none",
+      fmt::format(
+          "{} {} not fit on {}", answer.model.name,
+          answer.memory.left_bytes_per_device > 0
+              ? fmt::format("with a user of {} tokens does", TokensText(choices.context_tokens))
+              : "does",
+          DevicesText(answer.hardware, devices)));
+  const std::string served =
+      fmt::format("{} user{} of {} tokens", CountText(answer.serving_users),
+                  answer.serving_users == 1 ? "" : "s", TokensText(choices.context_tokens));
+  if (!answer.serving) {
+    Row(out, "", fmt::format("no number up to 1,024 x {} serves {}", answer.hardware.name, served));
+    return;
+  }
+  const std::string joined = Joined(*answer.serving);
+  Row(out, "",
+      fmt::format("{} take{} {}{}", served, answer.serving_users == 1 ? "s" : "",
+                  DevicesText(answer.hardware, answer.serving->DevicesCount()),
+                  joined.empty() ? "" : " (" + joined + ")"));
+}
+
 }  // namespace
 
 std::string ToTable(const Answer& answer) {
@@ -221,7 +246,11 @@ std::string ToTable(const Answer& answer) {
   AddHead(out, answer);
   AddMemory(out, answer);
   AddUsers(out, answer);
-  AddSpeed(out, answer);
+  if (answer.fits()) {
+    AddSpeed(out, answer);
+  } else {
+    AddNoRoom(out, answer);
+  }
   return text;
 }
 

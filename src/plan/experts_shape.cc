@@ -239,15 +239,19 @@ class ExpertsReader {
   }
 
   void ReadExperts() {
+    std::string_view given;  // as this config calls it
     for (const std::string_view key :
          {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}) {
+      if (given.empty() && reader_.Has({key, {}})) given = key;
       experts_ = std::max(experts_, reader_.Int({key, {}}, 0));
     }
     experts_ = std::max(experts_, reader_.Int({{}, "expert_count"}, 0));
     if (experts_ == 0) {
       if (family_.sparse != Sparse::kQwenStep) {
-        reader_.Fail(Key{"num_experts", "expert_count"},
-                     "expected an integer, but the key is missing");
+        const bool missing = given.empty() && !reader_.Has({{}, "expert_count"});
+        reader_.Fail(Key{given.empty() ? "num_experts" : given, "expert_count"},
+                     missing ? "expected an integer, but the key is missing"
+                             : "expected an integer of at least 1, got 0");
       }
     } else {
       used_ = reader_.Has({"moe_k", {}})

@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/strings.h"
 #include "files/json.h"
 #include "files/mapped_file.h"
+#include "files/printable.h"
 #include "plan/catalogue.h"
 #include "plan/json_fields.h"
 #include "plan/nearest.h"
@@ -36,6 +38,44 @@ constexpr std::array kInstructionSets = {
     InstructionSet{"amx", "avx512", 64, 1024, 2048},
 };
 
+// In place of bandwidth_gb_per_s and peak_tflops.
+constexpr std::array<std::string_view, 6> kCpuFields = {
+    "sockets",          "channels_per_socket", "megatransfers_per_s",
+    "cores_per_socket", "clock_ghz",           "instruction_set"};
+constexpr std::array<std::string_view, 14> kFields = {"name",
+                                                      "title",
+                                                      "source",
+                                                      "kind",
+                                                      "memory_gib",
+                                                      "memory_mib",
+                                                      "bandwidth_gb_per_s",
+                                                      "peak_tflops",
+                                                      "link_gb_per_s",
+                                                      "link_latency_us",
+                                                      "devices_linked",
+                                                      "layer_overhead_us",
+                                                      "step_overhead_us",
+                                                      "price_per_hour_usd"};
+
+Status CheckNames(const nlohmann::json& json, const std::string& what) {
+  for (const auto& [key, value] : json.items()) {
+    const std::string_view name = key;
+    if (std::ranges::find(kFields, name) != kFields.end() ||
+        std::ranges::find(kCpuFields, name) != kCpuFields.end()) {
+      continue;
+    }
+    std::string_view nearest = kFields.front();
+    const auto nearer = [&](std::string_view known) {
+      if (EditDistance(name, known) < EditDistance(name, nearest)) nearest = known;
+    };
+    std::ranges::for_each(kFields, nearer);
+    std::ranges::for_each(kCpuFields, nearer);
+    return MakeParamError(ErrorCode::kDataLoss, key, "{}: {}: no such field; nearest: {}", what,
+                          files::Printable(name.substr(0, 60), 60), nearest);
+  }
+  return Status::Ok();
+}
+
 void ReadPeaks(JsonFields& fields, const std::string& what, Hardware& out) {
   const nlohmann::json* object = fields.Object("peak_tflops");
   if (object == nullptr) {
@@ -48,7 +88,7 @@ void ReadPeaks(JsonFields& fields, const std::string& what, Hardware& out) {
     out.peak_flops[static_cast<size_t>(math)] = 1e12 * peaks.Number(name, 0, 1e-6, 1e6);
   }
   if (const Status status = peaks.Finish(); !status.ok()) {
-    fields.Fail("peak_tflops", status.error().message);
+    fields.Fail(status.error());
   } else if (out.PeakFlops(Math::kF32) <= 0 && out.PeakFlops(Math::kBF16) <= 0) {
     fields.Fail("peak_tflops", "expected at least one of f32 and bf16");
   }
@@ -56,10 +96,10 @@ void ReadPeaks(JsonFields& fields, const std::string& what, Hardware& out) {
 
 // Sockets, channels and instruction set to bandwidth and operations.
 void ReadCpu(JsonFields& fields, Hardware& out) {
-  const double sockets = fields.Required("sockets", 1, 64);
-  const double channels = fields.Required("channels_per_socket", 1, 64);
+  const auto sockets = static_cast<double>(fields.RequiredInteger("sockets", 1, 64));
+  const auto channels = static_cast<double>(fields.RequiredInteger("channels_per_socket", 1, 64));
   const double transfers = 1e6 * fields.Required("megatransfers_per_s", 100, 1e6);
-  const double cores = fields.Required("cores_per_socket", 1, 4096);
+  const auto cores = static_cast<double>(fields.RequiredInteger("cores_per_socket", 1, 4096));
   const double clock = 1e9 * fields.Required("clock_ghz", 0.1, 20);
   const std::string name = fields.RequiredString("instruction_set");
   const auto* set = std::find_if(kInstructionSets.begin(), kInstructionSets.end(),
@@ -81,6 +121,9 @@ void ReadCpu(JsonFields& fields, Hardware& out) {
 
 int64_t ReadMemory(JsonFields& fields) {
   constexpr double kMost = 1e6;  // GiB: a petabyte
+  if (fields.Has("memory_mib") && fields.Has("memory_gib")) {
+    fields.Fail("memory_mib", "expected it or memory_gib, got both");
+  }
   if (fields.Has("memory_mib")) {
     return static_cast<int64_t>(kMiB * fields.Required("memory_mib", 1, 1024 * kMost));
   }
@@ -90,9 +133,11 @@ int64_t ReadMemory(JsonFields& fields) {
 Result<Hardware> FromJson(const nlohmann::json& json, std::string_view name,
                           const std::string& what) {
   if (!json.is_object()) {
-    return MakeError(ErrorCode::kInvalidArgument, "{}: expected a JSON object, got {}", what,
+    return MakeError(ErrorCode::kDataLoss, "{}: expected a JSON object, got {}", what,
                      json.type_name());
   }
+  // First of all what is written wrong: what seems to be missing may be meant by it.
+  KVASIR_RETURN_IF_ERROR(CheckNames(json, what));
   JsonFields fields(json, what);
   Hardware out;
   out.name = fields.String("name", name);
@@ -104,7 +149,13 @@ Result<Hardware> FromJson(const nlohmann::json& json, std::string_view name,
   }
   out.kind = kind == "cpu" ? Hardware::Kind::kCpu : Hardware::Kind::kGpu;
   out.memory_bytes = ReadMemory(fields);
-  if (fields.Has("sockets")) {
+  const auto given = [&](std::string_view key) { return fields.Has(key); };
+  if (std::ranges::any_of(kCpuFields, given)) {
+    for (const std::string_view key : {"bandwidth_gb_per_s", "peak_tflops"}) {
+      if (fields.Has(key)) {
+        fields.Fail(key, "expected none beside sockets, channels and cores, which give it");
+      }
+    }
     ReadCpu(fields, out);
   } else {
     out.bandwidth = 1e9 * fields.Required("bandwidth_gb_per_s", 1e-3, 1e7);
@@ -112,7 +163,7 @@ Result<Hardware> FromJson(const nlohmann::json& json, std::string_view name,
   }
   out.link_bandwidth = 1e9 * fields.Number("link_gb_per_s", 0, 0, 1e6);
   out.link_latency_s = kMicrosecond * fields.Number("link_latency_us", 0, 0, 1e6);
-  out.devices_linked = static_cast<int64_t>(fields.Number("devices_linked", 1, 1, 65536));
+  out.devices_linked = fields.Integer("devices_linked", 1, 1, 65536);
   if (out.devices_linked > 1 && out.link_bandwidth <= 0) {
     fields.Fail("link_gb_per_s", "expected above 0, as devices_linked is above 1");
   }
@@ -137,6 +188,11 @@ Math Hardware::UsedMath(const NumberFormat& format) const {
 
 Result<Hardware> HardwareFromJson(std::string_view text, std::string_view what) {
   KVASIR_ASSIGN_OR_RETURN(const nlohmann::json json, files::ParseJson(text, what));
+  if (const auto key = RepeatedKey(text)) {
+    return MakeParamError(ErrorCode::kDataLoss, *key,
+                          "{}: {}: expected each field once, got it twice", what,
+                          files::Printable(*key, 60));
+  }
   const std::string name = std::filesystem::path(what).stem().string();
   return FromJson(json, name, std::string(what));
 }
@@ -169,7 +225,10 @@ Result<Hardware> FindHardware(std::string_view name) {
                             files::ReadTextFile(std::filesystem::path(name), kMostBytes));
     return HardwareFromJson(text, name);
   }
-  return UnknownName("hardware", name, names, "a machine of the catalogue, 'this' or a .json file");
+  Error unknown =
+      UnknownName("hardware", name, names, "a machine of the catalogue, 'this' or a .json file");
+  unknown.code = ErrorCode::kInvalidArgument;  // a wrong word, not a file that is missing
+  return unknown;
 }
 
 }  // namespace kvasir::plan

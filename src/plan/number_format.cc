@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 
+#include "files/printable.h"
 #include "tensor/dtype.h"
 
 namespace kvasir::plan {
@@ -130,8 +131,8 @@ Result<NumberFormat> ParseWeightFormat(std::string_view name) {
   for (const NumberFormat& format : GgufFormats()) {
     if (Lower(format.name) == lower) return format;
   }
-  return MakeError(ErrorCode::kInvalidArgument, "expected one of {}, got '{}'", WeightFormatNames(),
-                   name.substr(0, 40));
+  return MakeError(ErrorCode::kInvalidArgument, "expected as-shipped or one of {}, got '{}'",
+                   WeightFormatNames(), files::Printable(name, 40));
 }
 
 Result<NumberFormat> ParseKvFormat(std::string_view name) {
@@ -141,7 +142,7 @@ Result<NumberFormat> ParseKvFormat(std::string_view name) {
   if (lower == "fp8") return Plain(lower, 1, Math::kF8);
   if (lower == "int8") return Blocks(lower, 32, 34, Math::kI8);
   return MakeError(ErrorCode::kInvalidArgument, "expected one of {}, got '{}'", KvFormatNames(),
-                   name.substr(0, 40));
+                   files::Printable(name, 40));
 }
 
 std::string WeightFormatNames() {

@@ -46,18 +46,20 @@ Result<int64_t> ParseTokens(std::string_view text, std::string_view flag) {
 }
 
 Result<double> ParseDuration(std::string_view text, std::string_view flag) {
+  constexpr double kLeast = 1e-9;
   constexpr double kMost = 1e8;
   const NumberAndUnit split = Split(text);
   double factor = 0;
-  if (split.unit.empty() || split.unit == "s") factor = 1;
+  if (split.unit == "s") factor = 1;
   if (split.unit == "ms") factor = 1e-3;
   if (split.unit == "us") factor = 1e-6;
   const double seconds = split.number * factor;
-  if (!split.ok || factor == 0 || !(seconds > 0 && seconds <= kMost)) {
-    return MakeParamError(ErrorCode::kInvalidArgument, std::string(flag),
-                          "--{}: expected a time above 0, such as 2s, 50ms or 1.5 (seconds), "
-                          "got '{}'",
-                          flag, files::Printable(text, kShownMax));
+  if (!split.ok || factor == 0 || !(seconds >= kLeast && seconds <= kMost)) {
+    return MakeParamError(
+        ErrorCode::kInvalidArgument, std::string(flag),
+        "--{}: expected a time {}, as 50ms or 2s, got '{}'", flag,
+        split.ok && split.unit.empty() ? "with its unit" : "above 0, at most 100000000s",
+        files::Printable(text, kShownMax));
   }
   return seconds;
 }

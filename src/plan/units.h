@@ -12,7 +12,7 @@ namespace kvasir::plan {
 
 /// "8192", "8k" (8,192), "1m" (1,048,576). At least 1. `flag` names the flag in messages.
 [[nodiscard]] Result<int64_t> ParseTokens(std::string_view text, std::string_view flag);
-/// "2s", "50ms", "100us", "1.5" (seconds). Above 0.
+/// "2s", "50ms", "100us". Above 0. A number without a unit is refused: 50 of what?
 [[nodiscard]] Result<double> ParseDuration(std::string_view text, std::string_view flag);
 
 /// "65.2 GB", "940 B".

@@ -1,10 +1,16 @@
 #include "plan/simulate/calibration.h"
 
-#include <cmath>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "files/json.h"
+#include "files/printable.h"
+#include "plan/json_fields.h"
+#include "plan/units.h"
 
 namespace kvasir::plan {
 namespace {
@@ -13,9 +19,15 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "kvasir-calibration";
 constexpr int64_t kVersion = 1;
-constexpr size_t kPointsMax = 10'000;
+constexpr size_t kPointsMax = 1'000;  // the fit's work grows with their cube
 constexpr size_t kGroupsMax = 1'000;
-constexpr int64_t kCountMax = 1'000'000'000'000'000;
+constexpr int64_t kBytesMax = 1'000'000'000'000'000;
+constexpr int64_t kTokensMax = 1'000'000'000;
+constexpr int64_t kSequencesMax = 65'536;
+constexpr int64_t kThreadsMax = 1'000'000;
+// Of one step, and of what the engine adds to one: a simulation of millions of them must end.
+constexpr double kStepSecondsMax = 3600;
+constexpr double kHostSecondsMax = 10;
 
 // Reads members of one object; the first thing that is wrong stays.
 class Members {
@@ -25,23 +37,26 @@ class Members {
     if (!object.is_object()) Complain("", "an object", object);
   }
 
-  int64_t Count(const char* name) {
+  int64_t Count(const char* name, int64_t most) {
     const nlohmann::json* value = Find(name);
     if (value == nullptr) return 0;
-    if (!value->is_number_integer() || value->get<int64_t>() < 0 ||
-        value->get<int64_t>() > kCountMax) {
-      Complain(name, "an integer of at least 0", *value);
+    if (!value->is_number_integer() || value->get<int64_t>() < 0 || value->get<int64_t>() > most) {
+      Complain(name, fmt::format("an integer from 0 to {}", most), *value);
       return 0;
     }
     return value->get<int64_t>();
   }
 
-  double Seconds(const char* name, bool zero_allowed) {
+  double Seconds(const char* name, bool zero_allowed, double most) {
     const nlohmann::json* value = Find(name);
     if (value == nullptr) return 0;
     const double seconds = value->is_number() ? value->get<double>() : -1.0;
-    if (!std::isfinite(seconds) || seconds < 0 || (seconds == 0 && !zero_allowed)) {
-      Complain(name, zero_allowed ? "seconds of at least 0" : "seconds above 0", *value);
+    // Written so that NaN fails.
+    if (!(seconds >= 0 && seconds <= most) || (seconds == 0 && !zero_allowed)) {
+      Complain(
+          name,
+          fmt::format("{} seconds, at most {:g}", zero_allowed ? "0 or more" : "more than 0", most),
+          *value);
       return 0;
     }
     return seconds;
@@ -64,7 +79,23 @@ class Members {
       Complain(name, "a text", *value);
       return {};
     }
-    return value->get<std::string>();
+    const std::string& text = value->get_ref<const std::string&>();
+    if (text.empty() || HasControlCharacter(text)) {
+      Complain(name, "a text of printable characters", *value);
+      return {};
+    }
+    return text;
+  }
+
+  std::string OneOf(const char* name, std::initializer_list<std::string_view> known) {
+    std::string text = Text(name);
+    if (!status_.ok() || std::ranges::find(known, text) != known.end()) return text;
+    std::string words;
+    for (const std::string_view word : known) {
+      words += fmt::format("{}'{}'", words.empty() ? "" : ", ", word);
+    }
+    Complain(name, "one of " + words, text);
+    return {};
   }
 
   const nlohmann::json& List(const char* name, size_t size_max) {
@@ -107,13 +138,13 @@ class Members {
 Result<CalibrationPoint> ReadPoint(const nlohmann::json& object, const std::string& where) {
   Members members(object, where);
   CalibrationPoint point;
-  point.prefill_tokens = members.Count("prefill_tokens");
-  point.prefill_start = members.Count("prefill_start");
+  point.prefill_tokens = members.Count("prefill_tokens", kTokensMax);
+  point.prefill_start = members.Count("prefill_start", kTokensMax);
   point.prefill_draws = members.Bool("prefill_draws");
-  point.decode_sequences = members.Count("decode_sequences");
-  point.decode_context = members.Count("decode_context");
-  point.seconds = members.Seconds("seconds", false);
-  point.seconds_min = members.Seconds("seconds_min", false);
+  point.decode_sequences = members.Count("decode_sequences", kSequencesMax);
+  point.decode_context = members.Count("decode_context", kTokensMax);
+  point.seconds = members.Seconds("seconds", false, kStepSecondsMax);
+  point.seconds_min = members.Seconds("seconds_min", false, kStepSecondsMax);
   KVASIR_RETURN_IF_ERROR(members.status());
   if (point.prefill_tokens + point.decode_sequences == 0) {
     return MakeError(ErrorCode::kDataLoss,
@@ -154,9 +185,13 @@ std::string WriteCalibration(const Calibration& calibration) {
 Result<Calibration> ReadCalibration(std::string_view text, std::string_view what) {
   KVASIR_ASSIGN_OR_RETURN(const nlohmann::json root, files::ParseJson(text, what, 8));
   const std::string where(what);
+  if (const auto key = RepeatedKey(text)) {
+    return MakeError(ErrorCode::kDataLoss, "{}: {}: expected each field once, got it twice", where,
+                     files::Printable(*key, 60));
+  }
   Members members(root, where);
   const std::string format = members.Text("format");
-  const int64_t version = members.Count("version");
+  const int64_t version = members.Count("version", kBytesMax);
   KVASIR_RETURN_IF_ERROR(members.status());
   if (format != kFormat || version != kVersion) {
     return MakeError(ErrorCode::kDataLoss,
@@ -166,21 +201,26 @@ Result<Calibration> ReadCalibration(std::string_view text, std::string_view what
   Calibration calibration;
   calibration.model = members.Text("model");
   calibration.cpu = members.Text("cpu");
-  calibration.kernels = members.Text("kernels");
-  calibration.kv_dtype = members.Text("kv_dtype");
-  calibration.threads = members.Count("threads");
-  calibration.weights_bytes = members.Count("weights_bytes");
-  calibration.block_tokens = members.Count("block_tokens");
-  calibration.host_seconds_per_step = members.Seconds("host_seconds_per_step", true);
-  calibration.host_seconds_per_sequence = members.Seconds("host_seconds_per_sequence", true);
+  calibration.kernels = members.OneOf("kernels", {"avx512", "avx2", "ref"});
+  calibration.kv_dtype = members.OneOf("kv_dtype", {"F32", "F16", "BF16"});
+  calibration.threads = members.Count("threads", kThreadsMax);
+  calibration.weights_bytes = members.Count("weights_bytes", kBytesMax);
+  calibration.block_tokens = members.Count("block_tokens", kTokensMax);
+  calibration.host_seconds_per_step =
+      members.Seconds("host_seconds_per_step", true, kHostSecondsMax);
+  calibration.host_seconds_per_sequence =
+      members.Seconds("host_seconds_per_sequence", true, kHostSecondsMax);
   const nlohmann::json& windows = members.List("window_tokens", kGroupsMax);
   const nlohmann::json& points = members.List("points", kPointsMax);
   KVASIR_RETURN_IF_ERROR(members.status());
   for (const nlohmann::json& window : windows) {
-    if (!window.is_number_integer() || window.get<int64_t>() < 0) {
-      return MakeError(ErrorCode::kDataLoss,
-                       "{}: window_tokens: expected integers of at least 0, got {}", where,
-                       window.type_name());
+    if (!window.is_number_integer() || window.get<int64_t>() < 0 ||
+        window.get<int64_t>() > kTokensMax) {
+      return MakeError(
+          ErrorCode::kDataLoss, "{}: window_tokens: expected integers from 0 to {}, got {}", where,
+          kTokensMax,
+          files::Printable(window.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace),
+                           60));
     }
     calibration.window_tokens.push_back(window.get<int64_t>());
   }
@@ -190,6 +230,44 @@ Result<Calibration> ReadCalibration(std::string_view text, std::string_view what
     calibration.points.push_back(point);
   }
   return calibration;
+}
+
+int64_t ContextMeasured(const Calibration& calibration) {
+  int64_t most = 0;
+  for (const CalibrationPoint& point : calibration.points) {
+    most = std::max({most, point.prefill_start + point.prefill_tokens, point.decode_context});
+  }
+  return most;
+}
+
+Status CheckCalibration(const Calibration& calibration, const ModelShape& shape,
+                        std::string_view what) {
+  const auto refuse = [&](const std::string& measured, const std::string& simulated) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--calibration: {} was measured for {} ({}), but {} ({}) is simulated", what,
+                     calibration.model, measured, shape.name, simulated);
+  };
+  const auto windows_text = [](const std::vector<int64_t>& windows) {
+    return fmt::format("windows of {} tokens", fmt::join(windows, ", "));
+  };
+  std::vector<int64_t> windows;
+  for (const CacheGroupShape& group : shape.cache_groups) windows.push_back(group.window_tokens);
+  if (windows != calibration.window_tokens) {
+    return refuse(windows_text(calibration.window_tokens), windows_text(windows));
+  }
+  // Files tell by their bytes, whatever they are called now.
+  const std::vector<LoadedWeights> none;
+  for (const LoadedWeights& loaded : shape.stored ? shape.stored->loaded : none) {
+    if (loaded.kernels != calibration.kernels) continue;
+    if (loaded.packed_bytes == calibration.weights_bytes) return Status::Ok();
+    const auto weights_text = [](int64_t bytes) {
+      return fmt::format("weights of {} B in memory", CountText(bytes));
+    };
+    return refuse(weights_text(calibration.weights_bytes), weights_text(loaded.packed_bytes));
+  }
+  if (shape.name == calibration.model) return Status::Ok();
+  return refuse(fmt::format("weights of {} B in memory", CountText(calibration.weights_bytes)),
+                "of another name, with no weights to compare");
 }
 
 }  // namespace kvasir::plan

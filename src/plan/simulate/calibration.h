@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "plan/model_shape.h"
 
 namespace kvasir::plan {
 
@@ -45,5 +46,13 @@ struct Calibration {
 /// Reads what WriteCalibration wrote. `what` (the file's name) starts the message of an error,
 /// which names the field, what was expected and what came. Unknown fields are ignored.
 [[nodiscard]] Result<Calibration> ReadCalibration(std::string_view text, std::string_view what);
+
+/// An error where it was measured for another model than `shape`: other windows or other weights in
+/// memory, or, where `shape` has no weights at hand, another name. `what` is the file's name.
+[[nodiscard]] Status CheckCalibration(const Calibration& calibration, const ModelShape& shape,
+                                      std::string_view what);
+
+/// The longest context in any of its steps; beyond it times are extrapolated.
+[[nodiscard]] int64_t ContextMeasured(const Calibration& calibration);
 
 }  // namespace kvasir::plan

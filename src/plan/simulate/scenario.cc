@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cache/capacity.h"
+#include "files/printable.h"
 #include "plan/memory.h"
 #include "plan/simulate/cost_models.h"
 
@@ -20,6 +21,9 @@ constexpr int64_t kStepTokensMaxCpu = 2048;
 constexpr int64_t kStepTokensMaxGpu = 8192;
 /// As in the server: the pool keeps some bytes a block from the start.
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
+// As the flags that set one of them.
+constexpr int64_t kBlockTokensMax = 1024;
+constexpr int64_t kSeqsMax = 65'536;
 
 int64_t BlocksFor(const CacheSpec& cache, const engine::EngineConfig& config, int64_t tokens) {
   if (config.kv_allocation == engine::KvAllocation::kReserved) {
@@ -52,8 +56,11 @@ struct Weights {
 
 Result<Weights> ChooseWeights(const ScenarioSpec& spec) {
   if (spec.weights.empty()) return Weights{true, spec.shape.shipped};
-  KVASIR_ASSIGN_OR_RETURN(const NumberFormat format, ParseWeightFormat(spec.weights));
-  return Weights{false, FormatsWith(spec.shape, format)};
+  const auto format = ParseWeightFormat(spec.weights);
+  if (!format.ok()) {
+    return MakeError(ErrorCode::kInvalidArgument, "--weights: {}", format.error().message);
+  }
+  return Weights{false, FormatsWith(spec.shape, *format)};
 }
 
 MemoryOptions MemoryOptionsOf(const ScenarioSpec& spec, const Weights& weights,
@@ -96,7 +103,13 @@ Result<int64_t> ChooseBlocks(const ScenarioSpec& spec, const Weights& weights, i
                              Scenario& scenario) {
   const CacheSpec& cache = scenario.engine.cache;
   if (spec.num_kv_blocks > 0) return spec.num_kv_blocks;
-  if (spec.kv_memory_bytes > 0) return spec.kv_memory_bytes / cache.block_bytes;
+  if (spec.kv_memory_bytes > 0) {
+    if (spec.kv_memory_bytes >= cache.block_bytes) return spec.kv_memory_bytes / cache.block_bytes;
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--kv-cache-memory-bytes: expected at least {} bytes, which a block of {} "
+                     "tokens takes, got {}",
+                     cache.block_bytes, cache.block_tokens, spec.kv_memory_bytes);
+  }
   // More than this nobody can use.
   const int64_t useful =
       std::min(kMostBlocks, spec.engine.max_num_seqs * BlocksFor(cache, scenario.engine, length));
@@ -147,12 +160,13 @@ std::vector<std::string_view> SplitList(std::string_view text) {
   }
 }
 
-Result<int64_t> PositiveNumber(std::string_view name, std::string_view text) {
+Result<int64_t> NumberOf(std::string_view name, std::string_view text, int64_t most) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1) {
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > most) {
     return MakeError(ErrorCode::kInvalidArgument,
-                     "--compare {}: expected whole numbers from 1, got '{}'", name, text);
+                     "--compare {}: expected whole numbers from 1 to {}, got '{}'", name, most,
+                     files::Printable(text, 40));
   }
   return value;
 }
@@ -170,25 +184,35 @@ Result<ScenarioSpec> MakeListed(const ScenarioSpec& base, std::string_view name,
     spec.variant = value;
     spec.weights = value;
     KVASIR_RETURN_IF_ERROR([&]() -> Status {
-      if (value == "shipped") {
+      if (value == "as-shipped" || value == "shipped") {
         spec.weights.clear();
         return Status::Ok();
       }
       const auto format = ParseWeightFormat(value);
-      return format.ok() ? Status::Ok() : Status(format.error());
+      if (format.ok()) return Status::Ok();
+      return MakeError(ErrorCode::kInvalidArgument, "--compare weights: {}",
+                       format.error().message);
     }());
     return spec;
   }
   if (name == "hardware") {
     spec.variant = value;
-    KVASIR_ASSIGN_OR_RETURN(spec.hardware, FindHardware(value));
+    auto hardware = FindHardware(value);
+    if (!hardware.ok()) {
+      return Error{hardware.error().code, "--compare " + hardware.error().message, {}};
+    }
+    spec.hardware = *std::move(hardware);
     return spec;
   }
-  KVASIR_ASSIGN_OR_RETURN(const int64_t number, PositiveNumber(name, value));
+  const int64_t most = name == "block-size"     ? kBlockTokensMax
+                       : name == "max-num-seqs" ? kSeqsMax
+                                                : kStepTokensMax;
+  KVASIR_ASSIGN_OR_RETURN(const int64_t number, NumberOf(name, value, most));
   if (name == "block-size") {
     // The same bytes in blocks of another size.
     if (base.num_kv_blocks > 0) {
-      spec.num_kv_blocks = std::max<int64_t>(1, base.num_kv_blocks * base.block_tokens / number);
+      spec.num_kv_blocks = std::max<int64_t>(
+          1, std::min(base.num_kv_blocks, kMostBlocks) * base.block_tokens / number);
     }
     spec.block_tokens = number;
   } else if (name == "max-num-seqs") {
@@ -220,6 +244,11 @@ Result<Scenario> MakeScenario(const ScenarioSpec& spec) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "--max-model-len: the model can stand at {} positions, got {}",
                      spec.shape.max_positions, spec.max_model_len);
+  }
+  if (spec.max_num_batched_tokens > kStepTokensMax) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--max-num-batched-tokens: expected at most {}, got {}", kStepTokensMax,
+                     spec.max_num_batched_tokens);
   }
   config.max_model_len = spec.max_model_len > 0 ? spec.max_model_len : spec.shape.max_positions;
 

@@ -19,6 +19,9 @@
 
 namespace kvasir::plan {
 
+/// Tokens of a step, at most: more than any machine computes in minutes.
+inline constexpr int64_t kStepTokensMax = 100'000'000;
+
 struct ScenarioSpec {
   std::string variant;  ///< its name in a comparison
 

@@ -18,8 +18,15 @@ namespace {
 /// Steps between two looks at the progress.
 constexpr int64_t kProgressSteps = 512;
 
+/// Later moments than this, a century, count as this one: nanoseconds must not overflow.
+constexpr double kSecondsMax = 4e9;
+
+/// Places for requests that are taken before any comes.
+constexpr int64_t kReservedMax = 1'000'000;
+
 TimeNs ToNs(double seconds) {
-  return static_cast<TimeNs>(std::llround(seconds * static_cast<double>(kNsPerSecond)));
+  return static_cast<TimeNs>(
+      std::llround(std::min(seconds, kSecondsMax) * static_cast<double>(kNsPerSecond)));
 }
 
 class Simulation {
@@ -43,7 +50,8 @@ class Simulation {
     result_.max_num_batched_tokens = config.max_num_batched_tokens;
     result_.max_model_len = config.max_model_len;
     result_.slo = options.slo;
-    result_.requests.reserve(static_cast<size_t>(workload.requests_count()));
+    result_.requests.reserve(
+        static_cast<size_t>(std::min(workload.requests_count(), kReservedMax)));
   }
 
   SimulationResult Run() {

@@ -92,8 +92,13 @@ StepShape ShapeOfPoint(const CalibrationPoint& point, std::span<const CacheGroup
   if (point.prefill_tokens > 0) {
     AddItem(point.prefill_tokens, point.prefill_start, point.prefill_draws, groups, shape);
   }
-  for (int64_t i = 0; i < point.decode_sequences; ++i) {
-    AddItem(1, std::max<int64_t>(0, point.decode_context - 1), true, groups, shape);
+  if (point.decode_sequences > 0) {
+    StepShape one;
+    AddItem(1, std::max<int64_t>(0, point.decode_context - 1), true, groups, one);
+    shape.tokens += point.decode_sequences;
+    shape.drawn_rows += point.decode_sequences;
+    shape.sequences += point.decode_sequences;
+    shape.decode_context += static_cast<double>(point.decode_sequences) * one.decode_context;
   }
   return shape;
 }

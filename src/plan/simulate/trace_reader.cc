@@ -21,7 +21,7 @@ bool Blank(std::string_view line) {
   return line.find_first_not_of(" \t\r") == std::string_view::npos;
 }
 
-// Reads one line of at most kTraceLineBytesMax bytes; what is longer is passed over and told.
+// Reads one line; where it is longer than kTraceLineBytesMax bytes no more of it than that.
 bool GetLine(std::istream& input, std::string& line, bool& too_long) {
   line.clear();
   too_long = false;
@@ -36,6 +36,7 @@ bool GetLine(std::istream& input, std::string& line, bool& too_long) {
       line += static_cast<char>(c);
     } else {
       too_long = true;
+      return true;
     }
   }
 }
@@ -85,9 +86,12 @@ std::optional<std::string_view> TraceRows::Next() {
     ++line_number_;
     where_ = fmt::format("line {}", line_number_);
     if (too_long) {
-      CountRow();
-      Complain(fmt::format("expected at most {} bytes in a line, got more", kTraceLineBytesMax));
-      continue;
+      // No trace has such a line, and it may have no end.
+      error_ =
+          MakeError(ErrorCode::kDataLoss, "{}, {}: expected at most {} bytes in a line, got more",
+                    name_, where_, kTraceLineBytesMax);
+      input_.setstate(std::ios::eofbit);
+      return std::nullopt;
     }
     std::string_view line = line_;
     if (line_number_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
@@ -113,6 +117,7 @@ void TraceRows::Complain(std::string_view problem) {
 }
 
 Result<TraceReading> TraceRows::Finish() {
+  KVASIR_RETURN_IF_ERROR(error_);
   std::vector<TraceRequest>& requests = reading_.trace.requests;
   if (requests.empty()) {
     if (!reading_.complaints.empty()) {
@@ -146,6 +151,7 @@ Result<TraceReading> ReadTrace(std::istream& input, const std::string& name,
   }
   const auto line = rows.Next();
   if (!line) {
+    KVASIR_RETURN_IF_ERROR(rows.status());
     return MakeError(ErrorCode::kDataLoss, "{}: expected a trace, got an empty file", name);
   }
   const std::string header(*line);
@@ -168,8 +174,14 @@ Result<TraceReading> ReadTrace(std::istream& input, const std::string& name,
 Result<TraceReading> ReadTraceFile(const std::filesystem::path& path, const TraceOptions& options) {
   const std::string name = files::PrintablePath(path);
   std::error_code failure;
-  if (std::filesystem::is_directory(path, failure)) {
+  const std::filesystem::file_type type = std::filesystem::status(path, failure).type();
+  using Type = std::filesystem::file_type;
+  if (type == Type::directory) {
     return MakeError(ErrorCode::kIo, "{}: expected a file, got a folder", name);
+  }
+  // Others have no end, or nothing to read. A standard input is mostly one of the two.
+  if (type == Type::character || type == Type::block || type == Type::socket) {
+    return MakeError(ErrorCode::kIo, "{}: expected a file or a pipe, got a special file", name);
   }
   errno = 0;
   std::ifstream input(path, std::ios::binary);

@@ -44,6 +44,7 @@ struct TraceReading {
   int64_t bad_rows_count = 0;  ///< left out
   int64_t failed_count = 0;    ///< left out because nothing was answered
   bool cut_off = false;        ///< at requests_max
+  bool times_drawn = false;    ///< by conversations_per_s and think_s: the file has none
   /// Of the first bad rows: "trace.csv, line 7: expected ..., got ...".
   std::vector<std::string> complaints;
 };

@@ -43,6 +43,10 @@ class TraceRows {
 
   /// Sorts, moves the first arrival to 0, and judges.
   [[nodiscard]] Result<TraceReading> Finish();
+  /// What ended the reading before the file's end.
+  [[nodiscard]] const Status& status() const { return error_; }
+  /// The file has no times: they are drawn.
+  void NoteTimesDrawn() { reading_.times_drawn = true; }
 
   [[nodiscard]] const TraceOptions& options() const { return options_; }
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -53,6 +57,7 @@ class TraceRows {
   const std::string name_;
   const TraceOptions& options_;
   TraceReading reading_;
+  Status error_;
   std::string line_;
   std::string where_;
   int64_t line_number_ = 0;

@@ -179,6 +179,7 @@ class Reader final : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Status ReadShareGpt(TraceRows& rows) {
+  rows.NoteTimesDrawn();
   Reader reader(rows);
   Json::sax_parse(rows.input(), &reader);
   return reader.status();

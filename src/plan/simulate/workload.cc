@@ -400,9 +400,64 @@ class TraceWorkload final : public Workload {
   int64_t order_ = 0;
 };
 
-Status Positive(const char* flag, double value) {
+Status Positive(const char* flag, int64_t value) {
   if (value > 0) return Status::Ok();
   return MakeError(ErrorCode::kInvalidArgument, "{}: expected more than 0, got {}", flag, value);
+}
+
+Status Within(const char* flag, double value, double least, double most) {
+  // Written so that NaN fails.
+  if (value >= least && value <= most) return Status::Ok();
+  return MakeError(ErrorCode::kInvalidArgument, "{}: expected {:g} to {:g}, got {:g}", flag, least,
+                   most, value);
+}
+
+/// Simulated time that a workload may take to come, thirty years: what comes after it would lie
+/// beyond the clock's end.
+constexpr double kSpanSecondsMax = 1e9;
+
+Status CheckSpan(const char* flags, double seconds) {
+  if (seconds <= kSpanSecondsMax) return Status::Ok();
+  return MakeError(ErrorCode::kInvalidArgument,
+                   "{}: expected requests that come within {:g} s, got {:g} s", flags,
+                   kSpanSecondsMax, seconds);
+}
+
+/// Of turns as of lengths.
+double MeanOf(const LengthSpec& length) {
+  switch (length.kind) {
+    case LengthSpec::Kind::kFixed:
+    case LengthSpec::Kind::kUniform:
+      return static_cast<double>(length.low + length.high) / 2;
+    case LengthSpec::Kind::kLognormal:
+      break;
+  }
+  return std::min(length.mean, static_cast<double>(length.high));
+}
+
+Status CheckArrivals(const WorkloadSpec& spec) {
+  const ArrivalSpec& arrivals = spec.arrivals;
+  const auto requests = static_cast<double>(spec.traffic.requests_count);
+  switch (arrivals.kind) {
+    case ArrivalSpec::Kind::kGamma:
+      KVASIR_RETURN_IF_ERROR(Within("--variation", arrivals.variation, 0.01, 100));
+      [[fallthrough]];
+    case ArrivalSpec::Kind::kPoisson:
+    case ArrivalSpec::Kind::kConstant:
+      KVASIR_RETURN_IF_ERROR(Within("--rate", arrivals.rate, 1e-6, 1e9));
+      return CheckSpan("--requests over --rate", requests / arrivals.rate);
+    case ArrivalSpec::Kind::kBurst:
+      KVASIR_RETURN_IF_ERROR(Positive("--burst-size", arrivals.burst_size));
+      KVASIR_RETURN_IF_ERROR(Within("--burst-every", arrivals.burst_every_s, 1e-9, 1e8));
+      return CheckSpan(
+          "--requests over --burst-size, times --burst-every",
+          requests / static_cast<double>(arrivals.burst_size) * arrivals.burst_every_s);
+    case ArrivalSpec::Kind::kClosed:
+      break;
+  }
+  KVASIR_RETURN_IF_ERROR(Positive("--users", arrivals.users));
+  return CheckSpan("--requests over --users, times --think-time",
+                   requests / static_cast<double>(arrivals.users) * spec.traffic.think_s);
 }
 
 }  // namespace
@@ -444,35 +499,37 @@ std::string ToString(const LengthSpec& length) {
 }
 
 Status ValidateWorkload(const WorkloadSpec& spec) {
-  const ArrivalSpec& arrivals = spec.arrivals;
-  switch (arrivals.kind) {
-    case ArrivalSpec::Kind::kGamma:
-      KVASIR_RETURN_IF_ERROR(Positive("--variation", arrivals.variation));
-      [[fallthrough]];
-    case ArrivalSpec::Kind::kPoisson:
-    case ArrivalSpec::Kind::kConstant:
-      KVASIR_RETURN_IF_ERROR(Positive("--rate", arrivals.rate));
-      break;
-    case ArrivalSpec::Kind::kBurst:
-      KVASIR_RETURN_IF_ERROR(Positive("--burst-size", static_cast<double>(arrivals.burst_size)));
-      KVASIR_RETURN_IF_ERROR(Positive("--burst-every", arrivals.burst_every_s));
-      break;
-    case ArrivalSpec::Kind::kClosed:
-      KVASIR_RETURN_IF_ERROR(Positive("--users", static_cast<double>(arrivals.users)));
-      break;
-  }
   const TrafficSpec& traffic = spec.traffic;
-  KVASIR_RETURN_IF_ERROR(Positive("--requests", static_cast<double>(traffic.requests_count)));
-  KVASIR_RETURN_IF_ERROR(Positive("--prefixes", static_cast<double>(traffic.prefixes_count)));
+  KVASIR_RETURN_IF_ERROR(Positive("--requests", traffic.requests_count));
+  KVASIR_RETURN_IF_ERROR(CheckArrivals(spec));
+  KVASIR_RETURN_IF_ERROR(Positive("--prefixes", traffic.prefixes_count));
+  KVASIR_RETURN_IF_ERROR(Within("--prefix-share", traffic.prefix_share, 0, 1));
+  KVASIR_RETURN_IF_ERROR(Within("--prefix-tokens", static_cast<double>(traffic.prefix_tokens), 0,
+                                static_cast<double>(kLongest)));
   if (traffic.documents_count > 0) {
-    KVASIR_RETURN_IF_ERROR(
-        Positive("--documents-per-request", static_cast<double>(traffic.documents_per_request)));
+    KVASIR_RETURN_IF_ERROR(Positive("--documents-per-request", traffic.documents_per_request));
+    if (traffic.documents_per_request > traffic.documents_count) {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "--documents-per-request: expected at most the {} of --documents, got {}",
+                       traffic.documents_count, traffic.documents_per_request);
+    }
   }
-  if (!(traffic.prefix_share >= 0 && traffic.prefix_share <= 1)) {
-    return MakeError(ErrorCode::kInvalidArgument, "--prefix-share: expected 0 to 1, got {}",
-                     traffic.prefix_share);
+  const double turns = MeanOf(traffic.turns);
+  const double turns_all = turns * static_cast<double>(traffic.requests_count);
+  if (turns_all > static_cast<double>(kSimulatedRequestsMax)) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--requests times --turns: expected at most {} requests in all, got {:g}",
+                     kSimulatedRequestsMax, turns_all);
   }
-  return Status::Ok();
+  // All that was said before is sent with each turn.
+  const double longest = turns * (MeanOf(traffic.turn) + MeanOf(traffic.output));
+  if (turns > 1 && longest > static_cast<double>(kLongest)) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--turns times --turn-tokens and --output-tokens: expected conversations of "
+                     "at most {} tokens, got {:g}",
+                     kLongest, longest);
+  }
+  return CheckSpan("--turns times --think-time", turns > 1 ? turns * traffic.think_s : 0);
 }
 
 std::unique_ptr<Workload> MakeWorkload(const WorkloadSpec& spec) {

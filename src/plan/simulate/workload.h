@@ -77,6 +77,9 @@ struct WorkloadSpec {
   uint64_t seed = 0;
 };
 
+/// Requests, with all turns, at most: a simulation keeps some hundred bytes of each.
+inline constexpr int64_t kSimulatedRequestsMax = 100'000'000;
+
 /// Names the flag that is wrong.
 [[nodiscard]] Status ValidateWorkload(const WorkloadSpec& spec);
 
