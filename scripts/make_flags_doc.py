@@ -12,7 +12,7 @@ This page is what `--help` prints, put together by `scripts/make_flags_doc.py`.
 | 0 | done |
 | 1 | the input was understood, but could not be done (a template's error, a prompt that is too long) |
 | 2 | wrong command, flags or arguments |
-| 3 | the model cannot be opened or loaded |
+| 3 | the model, or another file that a flag names (a trace, a calibration, a machine), cannot be opened or used |
 | 4 | the address, socket or certificate cannot be used |
 | 128 + n | ended at once by signal n |
 

@@ -92,6 +92,28 @@ void ListCommands(const CLI::App& app) {
   std::fprintf(stderr, "kvasir: expected a command:%s\n", names.c_str());
 }
 
+// The library prints a range's ends with all their digits: 0.010000, and 309 of the largest number.
+std::string ShortRange(std::string_view message) {
+  constexpr std::string_view kRange = "not in range ";
+  const size_t at = message.rfind(kRange);
+  std::string text(message.substr(0, at));
+  if (at == std::string_view::npos) return text;
+  text += kRange;
+  std::string_view ends = message.substr(at + kRange.size());
+  while (!ends.empty()) {
+    const size_t space = ends.find(' ');
+    const std::string word(ends.substr(0, space));
+    char* end = nullptr;
+    const double number = std::strtod(word.c_str(), &end);
+    const bool fraction = *end == '\0' && word.find('.') != std::string::npos;
+    text += fraction ? fmt::format("{:g}", number) : word;
+    if (space == std::string_view::npos) break;
+    text += ' ';
+    ends.remove_prefix(space + 1);
+  }
+  return text;
+}
+
 int ReportUsageError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = Innermost(app);
   const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
@@ -100,7 +122,7 @@ int ReportUsageError(const CLI::App& app, const CLI::ParseError& error) {
   } else if (!extras) {
     std::string_view what = error.what();
     if (what.starts_with(": ")) what.remove_prefix(2);  // flags without a group have no name there
-    std::fprintf(stderr, "kvasir: %.*s\n", static_cast<int>(what.size()), what.data());
+    std::fprintf(stderr, "kvasir: %s\n", ShortRange(what).c_str());
   } else {
     std::string words;
     for (const std::string& word : command->remaining(true)) words += " '" + word + "'";

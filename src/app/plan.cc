@@ -128,8 +128,9 @@ Result<std::vector<plan::Hardware>> ReadMachines(const PlanFlags& flags) {
     machines.push_back(std::move(machine));
   }
   for (const std::string& name : flags.hardware) {
-    KVASIR_ASSIGN_OR_RETURN(plan::Hardware machine, plan::FindHardware(name));
-    machines.push_back(std::move(machine));
+    auto machine = plan::FindHardware(name);
+    if (!machine.ok()) return OfHardware(std::move(machine).error());
+    machines.push_back(*std::move(machine));
   }
   if (flags.price >= 0) {
     for (plan::Hardware& machine : machines) machine.price_per_hour = flags.price;

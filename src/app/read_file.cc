@@ -69,6 +69,11 @@ int ExitCodeOf(const Error& error) {
   return file ? kExitModel : kExitUsage;
 }
 
+Error OfHardware(Error error) {
+  if (error.param == "hardware") error.message.insert(0, "--");
+  return error;
+}
+
 int Fail(const Error& error, int exit_code) {
   // A template's own words may hold lines and escape sequences: a terminal gets neither.
   std::string line;

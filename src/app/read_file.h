@@ -20,6 +20,9 @@ namespace kvasir::app {
 /// kExitUsage.
 [[nodiscard]] int ExitCodeOf(const Error& error);
 
+/// Names --hardware where its value is no machine; a file's errors name the file.
+[[nodiscard]] Error OfHardware(Error error);
+
 /// Prints `kvasir: message` as one line to stderr and returns `exit_code`.
 int Fail(const Error& error, int exit_code);
 

@@ -409,8 +409,9 @@ Result<plan::ScenarioSpec> ReadScenario(const SimulateFlags& flags) {
         plan::CheckCalibration(*spec.calibration, spec.shape, flags.calibration));
   }
   if (!flags.hardware.empty() || !spec.calibration) {
-    KVASIR_ASSIGN_OR_RETURN(spec.hardware,
-                            plan::FindHardware(flags.hardware.empty() ? "this" : flags.hardware));
+    auto hardware = plan::FindHardware(flags.hardware.empty() ? "this" : flags.hardware);
+    if (!hardware.ok()) return OfHardware(std::move(hardware).error());
+    spec.hardware = *std::move(hardware);
   }
   if (flags.weights != "as-shipped") spec.weights = flags.weights;
   spec.kv = spec.shape.kv_format;

@@ -93,6 +93,19 @@ def test_figures_of_gpt_oss():
     assert "73,728 B a token" in shown.stdout and "memory bandwidth binds" in shown.stdout
 
 
+def test_what_does_not_fit_has_no_speed():
+    arguments = ["llama-3.3-70b", "--hardware", "h100-80gb", "--users", 4]
+    shown = run_cli("plan", *arguments, "--explain")
+    assert shown.returncode == 0
+    assert "does not fit on h100-80gb" in shown.stdout
+    assert "4 users of 8k tokens take 2 x h100-80gb (tensor parallel 2)" in shown.stdout
+    assert "tokens/s" not in shown.stdout and "windowed" not in shown.stdout
+    plan = plan_json(*arguments)
+    for key in ["decode_one", "decode_many", "prefill", "usd_per_million_output_tokens"]:
+        assert plan[key] is None
+    assert "windowed" in run_cli("plan", "gpt-oss-20b", "--hardware", "h100-80gb", "--explain").stdout
+
+
 def test_list_and_goal():
     listed = run_cli("plan", "--list").stdout
     for name in ["gpt-oss-120b", "llama-3.3-70b", "deepseek-v3", "gemma-3-270m", "h100-80gb", "l4", "this"]:
@@ -125,6 +138,9 @@ def test_this_machine_and_a_file(tmp_path):
     (["qwen3-8b", "--hardware", "l4", "--tensor-parallel", 3], 2, "--tensor-parallel"),
     (["qwen3-8b", "--hardware", "l4", "--max-itl", "soon"], 2, "--max-itl"),
     (["qwen3-8b", "--hardware", "l4,h200"], 2, "--hardware"),
+    (["qwen3-8b", "--hardware", "l4", "--max-itl", "50"], 2, "--max-itl: expected a time with its unit"),
+    (["qwen3-8b", "--hardware", "/no/such.json"], 3, "/no/such.json"),
+    (["--list", "extra"], 2, "--list: expected no model beside it, got 'extra'"),
     ([], 2, "model"),
 ])
 def test_bad_input_is_one_line(arguments, code, field):

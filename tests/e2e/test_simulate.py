@@ -56,6 +56,30 @@ def test_find_names_the_most_users(tmp_path):
     (["--calibration", "/no/such/file"], "/no/such/file"),
     (["--trace", "/no/such/file"], "/no/such/file"),
     (["--max-ttft", "soon"], "max-ttft"),
+    (["--max-itl", "50"], "--max-itl: expected a time with its unit, as 50ms or 2s, got '50'"),
+    (["--trace", "/dev/zero"], "/dev/zero: expected a file or a pipe"),
+    (["--html", "/no/such/folder/page.html"], "page.html: cannot be written: No such file"),
+    (["--write-requests", "/no/such/folder/r"], "/no/such/folder/r: cannot be written"),
+    (["--kv-cache-memory-bytes", "1"], "--kv-cache-memory-bytes: expected at least"),
+    (["--compare", "block-size=99999999999"], "from 1 to 1024"),
+    (["--users", "2", "--loads", "0.5"], "--loads: expected whole numbers"),
+    # What nothing would read.
+    (["--users", "3", "--rate", "2"], "--rate does not go with --users"),
+    (["--arrivals", "burst", "--rate", "2"], "--rate does not go with --arrivals burst"),
+    (["--prefixes", "3"], "--prefixes goes with --prefix-tokens"),
+    (["--prefix-share", "0.5"], "--prefix-share goes with --prefix-tokens"),
+    (["--turn-tokens", "9"], "--turn-tokens goes with --turns"),
+    (["--documents-per-request", "2"], "--documents-per-request goes with --documents"),
+    (["--document-tokens", "2"], "--document-tokens goes with --documents"),
+    (["--slo-share", "0.9"], "--slo-share goes with a promise"),
+    (["--trace-speed", "2"], "--trace-speed goes with --trace"),
+    (["--trace-format", "azure"], "--trace-format goes with --trace"),
+    (["--loads", "1,2", "--find", "users", "--max-ttft", "2s"], "--loads does not go with --find"),
+    (["--burst-size", "4"], "--burst-size goes with --arrivals burst"),
+    (["--burst-every", "4s"], "--burst-every goes with --arrivals burst"),
+    (["--variation", "3"], "--variation goes with --arrivals gamma"),
+    (["--think-time", "3s"], "--think-time goes with --users"),
+    (["--find", "users", "--max-ttft", "2s", "--arrivals", "burst"], "--find users goes with"),
 ])
 def test_what_is_wrong_is_named_in_one_line(flags, words):
     shown = run_cli("simulate", TINY / "llama", *flags)
@@ -63,6 +87,91 @@ def test_what_is_wrong_is_named_in_one_line(flags, words):
     assert shown.stdout == ""
     assert shown.stderr.count("\n") == 1
     assert words in shown.stderr
+
+
+TRACE = '{"timestamp": 0, "input_length": 20, "output_length": 4}\n'
+
+
+@pytest.mark.parametrize("flags", [
+    ["--prompt-tokens", "9"], ["--output-tokens", "9"], ["--arrivals", "poisson"], ["--users", "2"],
+    ["--workload", "chat"], ["--turns", "2"], ["--documents", "4"], ["--prefix-tokens", "9"],
+    ["--rate", "2"], ["--think-time", "1s"]])
+def test_a_trace_has_times_and_lengths_of_its_own(flags, tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text(TRACE)
+    shown = run_cli("simulate", TINY / "llama", *MACHINE, "--trace", trace, *flags)
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert shown.stderr.startswith(f"kvasir: {flags[0]} does not go with --trace: ")
+    assert shown.stderr.count("\n") == 1
+    assert simulate("--trace", trace, "--trace-speed", "2")["variants"][0]["finished"] == 1
+
+
+@pytest.mark.parametrize("flags, code, words", [
+    (["--hardware", "h900"], 2, "--hardware: expected a machine"),
+    (["--hardware", "/no/such.json"], 3, "/no/such.json"),
+    (["--trace", "/no/such"], 3, "/no/such"),
+    (["--calibration", "/no/such"], 3, "/no/such"),
+    (["--html", "/no/such/page"], 1, "/no/such/page"),
+    (["--write-requests", "/no/such/page"], 1, "/no/such/page"),
+    (["--weights", "foo"], 2, "--weights: expected as-shipped or one of"),
+    (["--seed", "-1"], 2, "--seed: expected a whole number from 0"),
+    (["--max-model-len", "-1"], 2, "--max-model-len: Value -1 not in range 0 to 1.79769e+308"),
+    (["--bandwidth-share", "1e300"], 2, "--bandwidth-share: Value 1e300 not in range 0.01 to 1"),
+])
+def test_exit_codes_are_those_of_the_documentation(flags, code, words):
+    shown = run_cli("simulate", TINY / "llama", *flags)
+    assert (shown.returncode, shown.stdout) == (code, "")
+    assert words in shown.stderr and len(shown.stderr) < 500
+
+
+@pytest.mark.parametrize("flags, why", [
+    (["--prompt-tokens", "200", "--max-model-len", "128"], "none of 10 requests finished: 10 longer than 128"),
+    (["--rate", "1", "--duration", "1us"], "none came within --duration"),
+])
+def test_where_nothing_finishes_it_says_why(flags, why):
+    shown = run_cli("simulate", TINY / "llama", *MACHINE, "--requests", "10", *flags)
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert why in shown.stderr and shown.stderr.count("\n") == 1
+
+
+def test_a_page_that_cannot_be_made_leaves_the_old_one(tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    shown = run_cli("simulate", TINY / "llama", *MACHINE, "--prompt-tokens", "200", "--max-model-len",
+                    "128", "--html", page)
+    assert shown.returncode == 1 and page.read_text() == "old"
+    new = tmp_path / "new.html"
+    run_cli("simulate", TINY / "llama", *MACHINE, "--rate", "0", "--html", new)
+    assert not new.exists()
+
+
+def test_a_calibration_is_of_one_model_and_machine(tmp_path):
+    path = tmp_path / "calibration.json"
+    made = run_cli("bench", "calibrate", TINY / "llama", "-o", path, "--point-seconds", 0,
+                   "--max-context", 64, "--max-num-seqs", 4, "--max-num-batched-tokens", 32)
+    assert made.returncode == 0, made.stderr
+
+    def with_calibration(*flags, model="llama"):
+        return run_cli("simulate", TINY / model, "--calibration", path, "--requests", "5", *flags)
+
+    short = with_calibration("--prompt-tokens", "20", "--output-tokens", "8")
+    assert (short.returncode, short.stderr) == (0, "")
+    beyond = with_calibration("--prompt-tokens", "200", "--output-tokens", "8")
+    assert beyond.returncode == 0
+    assert "of context, but 208 came" in beyond.stderr and beyond.stderr.count("\n") == 1
+    other = with_calibration(model="qwen3")
+    assert (other.returncode, other.stdout) == (2, "")
+    assert "was measured for llama (" in other.stderr and "but qwen3 (" in other.stderr
+    for flags in [["--hardware", "l4"], ["--tensor-parallel", "2"], ["--weights", "fp8"],
+                  ["--bandwidth-share", "1"], ["--memory-utilization", "0.5"]]:
+        refused = with_calibration(*flags)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith(f"kvasir: {flags[0]} does not go with --calibration: ")
+    for compare in ["hardware=l4,h200", "weights=bf16,fp8"]:
+        refused = with_calibration("--compare", compare)
+        assert refused.returncode == 2 and "does not go with --calibration" in refused.stderr
+    other_kv = "f16" if json.loads(path.read_text())["kv_dtype"] != "F16" else "bf16"
+    assert with_calibration("--kv-cache-dtype", other_kv).returncode == 2
 
 
 def test_preemptions_and_hits_are_those_of_the_real_server(tmp_path):

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "plan/simulate/step_time.h"
@@ -104,16 +105,63 @@ TEST(Calibration, ErrorsNameTheField) {
             "c.json: expected format 'kvasir-calibration' of version 1, got 'kvasir-calibration' "
             "of version 7");
   EXPECT_EQ(broken("\"threads\": 2", "\"threads\": -2"),
-            "c.json: threads: expected an integer of at least 0, got -2");
+            "c.json: threads: expected an integer from 0 to 1000000, got -2");
   EXPECT_EQ(broken("\"threads\": 2,", ""), "c.json: expected the field 'threads', found none");
   EXPECT_EQ(broken("\"prefill_tokens\": 2", "\"prefill_tokens\": \"two\""),
-            "c.json: points[0]: prefill_tokens: expected an integer of at least 0, got \"two\"");
+            "c.json: points[0]: prefill_tokens: expected an integer from 0 to 1000000000, got "
+            "\"two\"");
+  for (const auto& [from, to, field] : {
+           std::tuple{"1.25e-05", "1e300",
+                      "host_seconds_per_step: expected 0 or more seconds, at "
+                      "most 10, got 1e+300"},
+           std::tuple{"7.5e-07", "1e300", "host_seconds_per_sequence"},
+           std::tuple{"\"seconds\": 0.", "\"seconds\": 1e300, \"x\": 0.", "points[0]: seconds"},
+           std::tuple{"\"avx512\"", "\"mmx\"",
+                      "kernels: expected one of 'avx512', 'avx2', 'ref', "
+                      "got \"mmx\""},
+           std::tuple{"\"avx512\"", "7", "kernels: expected a text, got 7"},
+           std::tuple{"\"F16\"", "\"F8\"", "kv_dtype: expected one of 'F32', 'F16', 'BF16'"},
+           std::tuple{"\"some cpu\"", "\"a\\nb\"", "cpu: expected a text of printable characters"},
+           std::tuple{"\"a \\\"model\\\"\"", "\"\"", "model: expected a text of printable"},
+           std::tuple{"\"threads\": 2", "\"threads\": 2, \"threads\": 3",
+                      "threads: expected each field once, got it twice"},
+           std::tuple{"\"decode_sequences\": 0", "\"decode_sequences\": 1000000000",
+                      "decode_sequences: expected an integer from 0 to 65536"},
+       }) {
+    EXPECT_NE(broken(from, to).find(field), std::string::npos) << broken(from, to);
+  }
   EXPECT_EQ(broken("\"prefill_tokens\": 2", "\"prefill_tokens\": 0"),
             "c.json: points[0]: expected prefill_tokens or decode_sequences above 0, got 0 and 0");
   EXPECT_EQ(broken("\"prefill_draws\": false", "\"prefill_draws\": 0"),
             "c.json: points[0]: prefill_draws: expected true or false, got 0");
   EXPECT_FALSE(ReadCalibration("[]", "c.json").ok());
   EXPECT_FALSE(ReadCalibration("", "c.json").ok());
+}
+
+TEST(Calibration, HoldsForTheModelThatWasMeasured) {
+  const Calibration calibration = Measured();
+  ModelShape shape;
+  shape.name = "another name";
+  shape.cache_groups = {{.window_tokens = 0}, {.window_tokens = 512}};
+  shape.stored.emplace();
+  shape.stored->loaded = {{.kernels = "avx2", .packed_bytes = 1},
+                          {.kernels = "avx512", .packed_bytes = calibration.weights_bytes}};
+  EXPECT_TRUE(CheckCalibration(calibration, shape, "c.json").ok());
+  shape.stored->loaded[1].packed_bytes = 77'000;
+  EXPECT_EQ(CheckCalibration(calibration, shape, "c.json").error().message,
+            "--calibration: c.json was measured for a \"model\" (weights of 96,468,992 B in "
+            "memory), but another name (weights of 77,000 B in memory) is simulated");
+  // Without weights at hand the name tells.
+  shape.stored.reset();
+  EXPECT_FALSE(CheckCalibration(calibration, shape, "c.json").ok());
+  shape.name = calibration.model;
+  EXPECT_TRUE(CheckCalibration(calibration, shape, "c.json").ok());
+  shape.cache_groups.pop_back();
+  EXPECT_NE(CheckCalibration(calibration, shape, "c.json")
+                .error()
+                .message.find("windows of 0, 512 tokens"),
+            std::string::npos);
+  EXPECT_EQ(ContextMeasured(calibration), 3000);
 }
 
 TEST(StepShape, CountsWhatEachTokenReads) {

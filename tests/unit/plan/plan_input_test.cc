@@ -94,6 +94,8 @@ TEST(PlanInputTest, ConfigsThatLackOrTwistAField) {
       {{{"quantization_config", {{"quant_method", "magic"}}}}, "quantization_config"},
       {{{"quantization_config", {{"quant_method", "gptq"}, {"bits", 3}}}}, "bits"},
       {{{"architectures", {"SkynetForCausalLM"}}}, "SkynetForCausalLM"},
+      {{{"architectures", 5}, {"model_type", "llama"}}, "architectures: expected a list"},
+      {{{"architectures", {5}}, {"model_type", "llama"}}, "architectures: expected a list"},
   };
   for (const auto& [change, field] : twisted) {
     json config = kDense;
@@ -107,6 +109,16 @@ TEST(PlanInputTest, ConfigsThatLackOrTwistAField) {
     ASSERT_FALSE(shape.ok()) << text;
     ExpectNames(shape.error(), "config.json");
   }
+  const json mixtral = {{"architectures", {"MixtralForCausalLM"}},
+                        {"hidden_size", 64},
+                        {"num_hidden_layers", 2},
+                        {"num_attention_heads", 4},
+                        {"intermediate_size", 128},
+                        {"num_local_experts", 0},
+                        {"num_experts_per_tok", 2},
+                        {"vocab_size", 256}};
+  ExpectNames(file.Read(mixtral.dump()).error(),
+              "num_local_experts: expected an integer of at least 1, got 0");
   json many = kLatent;
   many["num_experts_per_tok"] = 5;
   ExpectNames(file.Read(many.dump()).error(), "num_experts_per_tok");
@@ -170,10 +182,16 @@ TEST(PlanInputTest, MachinesAsJson) {
       {{{"peak_tflops", 7}}, "peak_tflops"},
       {{{"peak_tflops", {{"fp9", 1}}}}, "fp9"},
       {{{"peak_tflops", {{"int8", 1}}}}, "f32"},
-      {{{"bandwith_gb_per_s", 1}}, "bandwith_gb_per_s"},
+      {{{"bandwith_gb_per_s", 1}}, "bandwith_gb_per_s: no such field; nearest: bandwidth_gb_per_s"},
+      {{{"devices_linked", 1.5}, {"link_gb_per_s", 1}}, "devices_linked: expected a whole number"},
+      {{{"title", "a\nb"}}, "title: expected a string without control characters"},
+      {{{"name", "\x1b[1m"}}, "name: expected a string without control characters"},
+      {{{"memory_mib", 1}}, "memory_mib: expected it or memory_gib, got both"},
+      {{{"clock_ghz", 2}}, "bandwidth_gb_per_s: expected none beside sockets"},
       {{{"kind", "tpu"}}, "kind"},
       {{{"devices_linked", 4}}, "link_gb_per_s"},
-      {{{"sockets", 2}}, "channels_per_socket"},
+      {{{"sockets", 2}, {"bandwidth_gb_per_s", nullptr}, {"peak_tflops", nullptr}},
+       "bandwidth_gb_per_s"},
   };
   for (const auto& [change, field] : bad) {
     json twisted = good;
@@ -184,6 +202,16 @@ TEST(PlanInputTest, MachinesAsJson) {
     ExpectNames(read.error(), "mine.json");
   }
   ExpectNames(HardwareFromJson("[1]", "mine.json").error(), "object");
+  ExpectNames(HardwareFromJson("{\"title\": \"a\", \"title\": \"b\"}", "mine.json").error(),
+              "title: expected each field once, got it twice");
+  json twice = good;
+  twice["peak_tflops"] = {{"fp9", 1}};
+  EXPECT_EQ(HardwareFromJson(twice.dump(), "mine.json").error().message,
+            "mine.json: peak_tflops: fp9: no such field");
+  // Fields of a CPU machine, some of them left out: what is missing is named.
+  const json cpu = {{"memory_gib", 24}, {"kind", "cpu"}, {"clock_ghz", 3}};
+  ExpectNames(HardwareFromJson(cpu.dump(), "mine.json").error(),
+              "sockets: expected a whole number");
 }
 
 TEST(PlanInputTest, NumbersThatCannotBe) {
@@ -226,10 +254,12 @@ TEST(PlanInputTest, NumbersThatCannotBe) {
     ExpectNames(tokens.error(), "--context");
   }
   EXPECT_DOUBLE_EQ(ParseDuration("50ms", "max-itl").value(), 0.05);
-  EXPECT_DOUBLE_EQ(ParseDuration("2", "max-ttft").value(), 2.0);
-  for (const char* text : {"", "0s", "-1s", "5min", "nan", "1e20s"}) {
+  EXPECT_DOUBLE_EQ(ParseDuration("2s", "max-ttft").value(), 2.0);
+  for (const char* text : {"", "0s", "-1s", "5min", "nan", "1e20s", "2", "0"}) {
     ExpectNames(ParseDuration(text, "max-itl").error(), "--max-itl");
   }
+  EXPECT_EQ(ParseDuration("50", "max-itl").error().message,
+            "--max-itl: expected a time with its unit, as 50ms or 2s, got '50'");
   EXPECT_EQ(BytesText(65.24e9), "65.2 GB");
   EXPECT_EQ(BytesText(999.96e6), "1.00 GB");
   EXPECT_EQ(SecondsText(0.0124), "12.4 ms");

@@ -61,6 +61,32 @@ std::string ErrorOf(const ScenarioSpec& spec) {
   return scenario.ok() ? "" : scenario.error().message;
 }
 
+TEST(Scenario, ErrorsNameTheFlagThatWasGiven) {
+  ScenarioSpec spec = Spec("llama-3.1-8b", "l4");
+  spec.weights = "foo";
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("--weights: expected as-shipped or one of bf16"));
+  spec = Spec("llama-3.1-8b", "h200");
+  spec.kv_memory_bytes = 1;
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("--kv-cache-memory-bytes: expected at least 2097152 bytes"));
+  spec = Spec("llama-3.1-8b", "h200");
+  spec.max_num_batched_tokens = int64_t{1} << 40;
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("--max-num-batched-tokens: expected at most"));
+  for (const auto& [compare, said] : {
+           std::pair{"block-size=99999999999",
+                     "--compare block-size: expected whole numbers from "
+                     "1 to 1024, got '99999999999'"},
+           std::pair{"max-num-seqs=65537", "from 1 to 65536"},
+           std::pair{"max-num-batched-tokens=99999999999", "from 1 to 100000000"},
+           std::pair{"weights=foo", "--compare weights: expected as-shipped or one of"},
+           std::pair{"hardware=h9", "--compare hardware: expected a machine"},
+       }) {
+    const auto variants = MakeVariants(spec, compare);
+    ASSERT_FALSE(variants.ok()) << compare;
+    EXPECT_THAT(variants.error().message, HasSubstr(said));
+  }
+  EXPECT_TRUE(MakeVariants(spec, "weights=as-shipped,fp8").value()[0].weights.empty());
+}
+
 TEST(Scenario, TheCacheIsWhatThePlanLeavesForIt) {
   ScenarioSpec spec = Spec("gpt-oss-120b", "h100-80gb");
   spec.engine.max_num_seqs = 1024;

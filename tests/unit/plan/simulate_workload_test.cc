@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -246,7 +247,7 @@ TEST(Workload, SaysWhichFlagIsWrong) {
   };
   EXPECT_EQ(message([](WorkloadSpec&) {}), "");
   EXPECT_EQ(message([](WorkloadSpec& spec) { spec.arrivals.rate = 0; }),
-            "--rate: expected more than 0, got 0");
+            "--rate: expected 1e-06 to 1e+09, got 0");
   EXPECT_EQ(message([](WorkloadSpec& spec) { spec.traffic.requests_count = -3; }),
             "--requests: expected more than 0, got -3");
   EXPECT_EQ(
@@ -314,6 +315,46 @@ TEST(TraceWorkload, NamesTheRequestThatIsWrong) {
             "my.jsonl: request 1: expected at least 1 token a hash, got 0");
   EXPECT_EQ(MakeTraceWorkload(Trace{"my.jsonl", {}}, 1, 0).error().message,
             "my.jsonl: the trace has no requests");
+}
+
+TEST(Workload, WhatCannotBeIsRefusedBeforeAnythingIsMade) {
+  using Kind = ArrivalSpec::Kind;
+  const std::pair<std::function<void(WorkloadSpec&)>, const char*> cases[] = {
+      {[](WorkloadSpec& spec) { spec.traffic.turns = {.low = 1'000'000, .high = 1'000'000}; },
+       "--requests times --turns: expected at most 100000000 requests in all, got 1e+09"},
+      {[](WorkloadSpec& spec) {
+         spec.traffic.requests_count = 1;
+         spec.traffic.turns = {.low = 10'000'000, .high = 10'000'000};
+       },
+       "--turns times --turn-tokens and --output-tokens: expected conversations of at most"},
+      {[](WorkloadSpec& spec) {
+         spec.traffic.documents_count = 5;
+         spec.traffic.documents_per_request = 6;
+       },
+       "--documents-per-request: expected at most the 5 of --documents, got 6"},
+      {[](WorkloadSpec& spec) {
+         spec.arrivals.kind = Kind::kGamma;
+         spec.arrivals.variation = 1e300;
+       },
+       "--variation: expected 0.01 to 100, got 1e+300"},
+      {[](WorkloadSpec& spec) { spec.arrivals.rate = 1e300; }, "--rate: expected 1e-06 to 1e+09"},
+      {[](WorkloadSpec& spec) { spec.arrivals.rate = 0; }, "--rate"},
+      {[](WorkloadSpec& spec) {
+         spec.traffic.requests_count = 10'000'000;
+         spec.arrivals.rate = 1e-6;
+       },
+       "--requests over --rate: expected requests that come within 1e+09 s, got 1e+13 s"},
+      {[](WorkloadSpec& spec) { spec.traffic.prefix_tokens = int64_t{1} << 62; },
+       "--prefix-tokens"},
+  };
+  for (const auto& [change, said] : cases) {
+    WorkloadSpec spec;
+    ASSERT_TRUE(ValidateWorkload(spec).ok());
+    change(spec);
+    const Status status = ValidateWorkload(spec);
+    ASSERT_FALSE(status.ok()) << said;
+    EXPECT_NE(status.error().message.find(said), std::string::npos) << status.error().message;
+  }
 }
 
 }  // namespace

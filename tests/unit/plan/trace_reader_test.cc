@@ -233,15 +233,17 @@ TEST(TraceReader, Limits) {
   EXPECT_TRUE(ReadGood(kShareGpt, options).cut_off);
   EXPECT_FALSE(ReadGood(kMooncakeRow + "\n").cut_off);
 
-  // A line without an end is not kept in memory.
+  // A line without an end is neither kept in memory nor read to its end.
   std::string text;
   for (int i = 0; i < 12; ++i) text += kMooncakeRow + "\n";
   text += std::string(20 << 20, 'x') + "\n" + kMooncakeRow;
-  const TraceReading longer = ReadGood(text);
-  EXPECT_EQ(longer.trace.requests.size(), 13u);
-  ASSERT_EQ(longer.complaints.size(), 1u);
-  EXPECT_EQ(longer.complaints[0],
-            "t, line 13: expected at most 16777216 bytes in a line, got more");
+  EXPECT_EQ(Problem(text), "t, line 13: expected at most 16777216 bytes in a line, got more");
+  EXPECT_EQ(Problem(std::string(20 << 20, 'x')),
+            "t, line 1: expected at most 16777216 bytes in a line, got more");
+  EXPECT_TRUE(ReadGood(kShareGpt).times_drawn);
+  EXPECT_FALSE(ReadGood(kMooncakeRow).times_drawn);
+  EXPECT_EQ(ReadTraceFile("/dev/zero", {}).error().message,
+            "/dev/zero: expected a file or a pipe, got a special file");
 }
 
 TEST(TraceReader, WhateverTheBytesTheAnswerIsATraceOrOneLine) {
