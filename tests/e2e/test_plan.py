@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import threading
 
 import pytest
@@ -157,3 +158,15 @@ def test_a_config_without_a_field(tmp_path):
     shown = run_cli("plan", tmp_path / "config.json", "--hardware", "l4")
     assert shown.returncode == 3
     assert shown.stderr.count("\n") == 1 and "num_hidden_layers" in shown.stderr
+
+
+@pytest.mark.parametrize("command", [["plan", "--hardware", "l4"], ["inspect"], ["complete", "x"]])
+def test_architectures_that_are_no_list_of_names(command, tmp_path):
+    """Though model_type would name the family."""
+    model = tmp_path / "model"
+    shutil.copytree(TINY / "llama", model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "architectures": 5}))
+    shown = run_cli(command[0], model, *command[1:])
+    assert shown.returncode == 3
+    assert "architectures: expected a list with the model's architecture, got 5" in shown.stderr
