@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 
 #include "app/model_path.h"
 #include "app/read_file.h"
@@ -403,6 +404,11 @@ Result<plan::ScenarioSpec> ReadScenario(const SimulateFlags& flags) {
   spec.shape = *std::move(shape);
   if (!flags.calibration.empty()) {
     KVASIR_RETURN_IF_ERROR(CheckBesideCalibration(flags));
+    std::error_code ignored;
+    if (std::filesystem::is_character_file(flags.calibration, ignored)) {  // may have no end
+      return MakeError(ErrorCode::kIo, "{}: expected a file or a pipe, got a special file",
+                       files::Printable(flags.calibration));
+    }
     KVASIR_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(flags.calibration));
     KVASIR_ASSIGN_OR_RETURN(spec.calibration, plan::ReadCalibration(text, flags.calibration));
     KVASIR_RETURN_IF_ERROR(

@@ -58,6 +58,7 @@ def test_find_names_the_most_users(tmp_path):
     (["--max-ttft", "soon"], "max-ttft"),
     (["--max-itl", "50"], "--max-itl: expected a time with its unit, as 50ms or 2s, got '50'"),
     (["--trace", "/dev/zero"], "/dev/zero: expected a file or a pipe"),
+    (["--calibration", "/dev/zero"], "/dev/zero: expected a file or a pipe"),
     (["--html", "/no/such/folder/page.html"], "page.html: cannot be written: No such file"),
     (["--write-requests", "/no/such/folder/r"], "/no/such/folder/r: cannot be written"),
     (["--kv-cache-memory-bytes", "1"], "--kv-cache-memory-bytes: expected at least"),
