@@ -23,7 +23,7 @@ Result<TokenId> Sampler::Draw(std::span<const float> logits, const SampleSlot& s
   KVASIR_CHECK(slot.prompt_tokens_count <= static_cast<int64_t>(slot.history.size()));
   const std::span<const float> row = adjuster_.Adjust(logits, slot);
   Scan(row, scan_);
-  KVASIR_RETURN_IF_ERROR(CheckAdjusted(logits, row.data() != logits.data()));
+  KVASIR_RETURN_IF_ERROR(CheckAdjusted(logits, row.data() != logits.data(), *slot.params));
   if (params.temperature < kGreedyBelow) return scan_.argmax;
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < row.size()) {
     return DrawFromTopK(row, slot);
@@ -31,7 +31,8 @@ Result<TokenId> Sampler::Draw(std::span<const float> logits, const SampleSlot& s
   return DrawFromAll(row, slot);
 }
 
-Status Sampler::CheckAdjusted(std::span<const float> logits, bool adjusted) {
+Status Sampler::CheckAdjusted(std::span<const float> logits, bool adjusted,
+                              const SamplingParams& params) {
   Status status = CheckFinite(scan_);
   if (status.ok() || !adjusted) return status;
   // Whose fault is it: the model's, or the request's?
@@ -39,12 +40,18 @@ Status Sampler::CheckAdjusted(std::span<const float> logits, bool adjusted) {
   Scan(logits, raw);
   KVASIR_RETURN_IF_ERROR(CheckFinite(raw));
   if (scan_.has_nan || scan_.max > 0.0f) {
-    return MakeError(ErrorCode::kInvalidArgument,
-                     "logit_bias or a penalty is too large: a logit is no longer finite");
+    return MakeParamError(ErrorCode::kInvalidArgument,
+                          params.logit_bias.empty() ? "repetition_penalty" : "logit_bias",
+                          "logit_bias or a penalty is too large: a logit is no longer finite");
   }
-  return MakeError(ErrorCode::kInvalidArgument,
-                   "no token is left to draw: allowed_token_ids, bad_words, logit_bias and "
-                   "min_tokens together exclude all of them");
+  // The field that excludes most.
+  const char* field = !params.allowed_token_ids.empty() ? "allowed_token_ids"
+                      : !params.logit_bias.empty()      ? "logit_bias"
+                      : !params.bad_words.empty()       ? "bad_words"
+                                                        : "min_tokens";
+  return MakeParamError(ErrorCode::kInvalidArgument, field,
+                        "no token is left to draw: allowed_token_ids, bad_words, logit_bias and "
+                        "min_tokens together exclude all of them");
 }
 
 TokenId Sampler::DrawFromTopK(std::span<const float> row, const SampleSlot& slot) {

@@ -30,7 +30,8 @@ class Sampler {
   Result<TokenId> Draw(std::span<const float> logits, const SampleSlot& slot);
 
  private:
-  [[nodiscard]] Status CheckAdjusted(std::span<const float> logits, bool adjusted);
+  [[nodiscard]] Status CheckAdjusted(std::span<const float> logits, bool adjusted,
+                                     const SamplingParams& params);
   TokenId DrawFromTopK(std::span<const float> row, const SampleSlot& slot);
   TokenId DrawFromAll(std::span<const float> row, const SampleSlot& slot);
   void CollectTopPCandidates(std::span<const float> row, double total, double top_p);

@@ -150,14 +150,12 @@ void RefuseTools(const Fields& fields) {
 void ReadKwargs(const Context& context, const Fields& fields, Json& kwargs) {
   kwargs = context.config.default_chat_template_kwargs;
   if (const Json* given = fields.Object("chat_template_kwargs")) {
-    for (const auto& [key, value] : given->get_ref<const Json::object_t&>()) {
-      if (Contains(kReservedKwargs, key)) {
-        fields.Semantic("chat_template_kwargs",
-                        fmt::format("chat_template_kwargs cannot set '{}'.", key));
-        return;
-      }
-      kwargs[key] = value;
+    if (const std::optional<std::string> name = ReservedTemplateKwarg(*given)) {
+      fields.Semantic("chat_template_kwargs",
+                      fmt::format("chat_template_kwargs cannot set '{}'.", *name));
+      return;
     }
+    for (const auto& [key, value] : given->get_ref<const Json::object_t&>()) kwargs[key] = value;
   }
   if (const std::optional<std::string> effort = fields.String("reasoning_effort")) {
     if (!Contains(kEfforts, *effort)) {
@@ -264,6 +262,13 @@ void MarkRequest(const text::Tokenizer& tokenizer, text::ChatRequest& request) {
 }
 
 }  // namespace
+
+std::optional<std::string> ReservedTemplateKwarg(const Json& kwargs) {
+  for (const auto& [key, value] : kwargs.get_ref<const Json::object_t&>()) {
+    if (Contains(kReservedKwargs, key)) return key;
+  }
+  return std::nullopt;
+}
 
 std::optional<ApiError> BuildChatPrompt(const Context& context, const Fields& fields,
                                         std::optional<size_t> text_bytes_max, ChatPrompt& prompt) {

@@ -170,8 +170,7 @@ class CompletionForm final : public GenerationForm {
   std::string start_;                         ///< what every chunk begins with
 };
 
-constexpr std::string_view kNoPrompt =
-    "Either prompt or prompt_embeds must be provided and non-empty.";
+constexpr std::string_view kNoPrompt = "prompt must be provided and non-empty.";
 
 // One prompt of ids; false where a problem was noted.
 bool ReadIds(const Context& context, const Fields& fields, const Json& list,
@@ -293,7 +292,6 @@ void HandleCompletions(Context& context, const std::shared_ptr<Exchange>& exchan
   ReadLogprobs(context, fields, options);
   const bool echo = fields.Bool("echo").value_or(false);
   ReadMaxTokens(fields, echo, options);
-  if (fields.Has("suffix")) fields.Semantic("suffix", "suffix is not currently supported");
   const bool add_special_tokens = fields.Bool("add_special_tokens").value_or(true);
   std::vector<Prompt> prompts;
   ReadPrompts(context, fields, prompts);

@@ -1,8 +1,13 @@
 // Sampling values of the model's generation_config.json and of --override-generation-config, and
 // what becomes of them beside those of a request.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <string_view>
 
 #include "server/errors.h"
 #include "server/sampling_values.h"
@@ -49,12 +54,28 @@ Status Read(const nlohmann::json& object, const char* where, GenerationDefaults&
   return ReadValue(object, where, "max_new_tokens", kCounts, defaults.max_new_tokens);
 }
 
+// A model's own file holds much that is no sampling value; what an operator writes is meant.
+Status CheckKeys(const nlohmann::json& overrides) {
+  if (!overrides.is_object()) return Status::Ok();
+  static constexpr std::string_view kKeys[] = {
+      "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_new_tokens"};
+  for (const auto& [key, value] : overrides.items()) {
+    if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys)) {
+      return MakeParamError(ErrorCode::kInvalidArgument, key,
+                            "--override-generation-config: expected the keys {}, got '{}'",
+                            fmt::join(kKeys, ", "), Shortened(key, 64));
+    }
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 Result<GenerationDefaults> ReadGenerationDefaults(const nlohmann::json& generation_config,
                                                   const nlohmann::json& overrides) {
   GenerationDefaults defaults;
   KVASIR_RETURN_IF_ERROR(Read(generation_config, "generation_config.json", defaults));
+  KVASIR_RETURN_IF_ERROR(CheckKeys(overrides));
   KVASIR_RETURN_IF_ERROR(Read(overrides, "--override-generation-config", defaults));
   return defaults;
 }

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "server/http_message.h"
 #include "server/sampling_values.h"
@@ -22,23 +24,26 @@ constexpr float kLogitBiasMax = 100.0f;
 constexpr int64_t kTextBytesPerToken = 256;
 constexpr int64_t kTextBytesLeast = int64_t{1} << 20;
 
-// Fields of features that are not here. null, false and empty lists or objects ask for nothing.
+// Fields of features that are not here. null, false and empty lists or objects ask for nothing,
+// but of structured output: there vLLM refuses them, and a schema {} asks for any JSON.
+constexpr std::string_view kNoStructure = "structured output is not available";
 constexpr std::pair<std::string_view, std::string_view> kUnsupported[] = {
-    {"structured_outputs", "structured output is not available"},
-    {"guided_json", "structured output is not available"},
-    {"guided_regex", "structured output is not available"},
-    {"guided_choice", "structured output is not available"},
-    {"guided_grammar", "structured output is not available"},
-    {"structural_tag", "structured output is not available"},
+    {"structured_outputs", kNoStructure},
+    {"guided_json", kNoStructure},
+    {"guided_regex", kNoStructure},
+    {"guided_choice", kNoStructure},
+    {"guided_grammar", kNoStructure},
+    {"structural_tag", kNoStructure},
     // llama-server's names, whose silence would give another answer than was asked for.
-    {"grammar", "structured output is not available"},
-    {"json_schema", "structured output is not available"},
+    {"grammar", kNoStructure},
+    {"json_schema", kNoStructure},
     {"n_predict", "the name here is max_tokens"},
     {"logits_processors", "logits processors are not available"},
     {"vllm_xargs", "there are no plug-ins that read it"},
     {"repetition_detection", "repetition detection is not available"},
     {"thinking_token_budget", "reasoning is not told apart from the answer"},
     {"prompt_embeds", "prompts are text or token ids"},
+    {"suffix", "text is continued at its end alone"},
     {"use_beam_search", "beam search is not available"},
     {"routed_experts_prompt_start", "routed experts are not reported"},
 };
@@ -51,14 +56,14 @@ bool AsksForNothing(const Json& value) {
 void RefuseUnsupported(const Fields& fields) {
   for (const auto& [name, why] : kUnsupported) {
     const Json* value = fields.Find(name);
-    // The schema {} asks for any JSON.
-    const bool schema =
-        value != nullptr && value->is_object() && (name == "guided_json" || name == "json_schema");
-    if (value != nullptr && (schema || !AsksForNothing(*value))) {
+    if (value != nullptr && (why == kNoStructure || !AsksForNothing(*value))) {
       fields.problems().AddSemantic(Unsupported(std::string(name), std::string(why)));
     }
   }
-  if (const std::optional<int64_t> best_of = fields.Int("best_of"); best_of && *best_of > 1) {
+  // As many as are returned anyway is no choice among them.
+  if (const std::optional<int64_t> best_of =
+          fields.IntIn("best_of", "at least 1", [](int64_t v) { return v >= 1; });
+      best_of && *best_of > 1 && *best_of > fields.Int("n").value_or(1)) {
     fields.problems().AddSemantic(
         Unsupported("best_of", "answers are not ranked; n gives several"));
   }
@@ -102,6 +107,7 @@ void ReadFilters(const Context& context, const Fields& fields, SamplingParams& s
 void ReadLogitBias(const Context& context, const Fields& fields, SamplingParams& sampling) {
   const Json* bias = fields.Object("logit_bias");
   if (bias == nullptr) return;
+  std::unordered_map<int64_t, std::string> spellings;
   for (const auto& [key, value] : bias->get_ref<const Json::object_t&>()) {
     int64_t id = 0;
     const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), id);
@@ -114,6 +120,12 @@ void ReadLogitBias(const Context& context, const Fields& fields, SamplingParams&
       fields.Semantic("logit_bias",
                       fmt::format("logit_bias: token id {} is outside of the vocabulary (0 to {}).",
                                   id, context.model.vocab_size - 1));
+      return;
+    }
+    if (const auto [first, is_new] = spellings.emplace(id, key); !is_new) {
+      fields.Semantic("logit_bias",
+                      fmt::format("logit_bias: the keys '{}' and '{}' are one token id.",
+                                  Shortened(first->second, 32), Shortened(key, 32)));
       return;
     }
     if (!value.is_number()) {
@@ -372,11 +384,14 @@ std::optional<ApiError> ResolveMaxTokens(const Context& context, const Generatio
       if (context.config.clamp_max_tokens && left > 0) {
         max_tokens = left;
       } else if (asked > limit) {
-        return BadRequest(
-            fmt::format("{}={} cannot be greater than max_model_len={}. Please request fewer "
-                        "output tokens.",
-                        options.max_tokens_field, asked, limit),
+        // The words and the code by which clients know that the context is too short.
+        ApiError error = BadRequest(
+            fmt::format("{}={} cannot be greater than max_model_len={}. This model's maximum "
+                        "context length is {} tokens. Please request fewer output tokens.",
+                        options.max_tokens_field, asked, limit, limit),
             options.max_tokens_field);
+        error.code = "context_length_exceeded";
+        return error;
       } else {
         // Sums of two numbers that are each within the limit.
         return too_long(

@@ -217,7 +217,7 @@ void AppendInt(int64_t value, std::string& out) {
 }
 
 std::optional<ApiError> ParseJson(std::string_view text, Json& out, const JsonLimits& limits) {
-  if (text.substr(0, 3) == "\xEF\xBB\xBF") return InvalidJson("a byte order mark at byte 0");
+  if (text.substr(0, 3) == "\xEF\xBB\xBF") return InvalidJson("a byte order mark at byte 1");
   Builder builder(out, limits);
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
     out = Json();
@@ -226,7 +226,7 @@ std::optional<ApiError> ParseJson(std::string_view text, Json& out, const JsonLi
   // The parser takes a NUL for the text's end, whatever follows it.
   if (const size_t at = text.find('\0'); at != std::string_view::npos) {
     out = Json();
-    return InvalidJson(fmt::format("a NUL at byte {}", at));
+    return InvalidJson(fmt::format("a NUL at byte {}", at + 1));
   }
   return std::nullopt;
 }
@@ -239,7 +239,8 @@ std::optional<ApiError> ParseBody(const HttpRequest& request, Json& out) {
   if (!EqualsIgnoreCase(media, "application/json")) {
     ApiError error;
     error.type = "Bad Request";
-    error.message = "Unsupported Media Type: Only 'application/json' is allowed";
+    error.message = fmt::format("Content-Type: Only 'application/json' is allowed, got {}",
+                                media.empty() ? "none" : fmt::format("'{}'", Shortened(media, 64)));
     return error;
   }
   if (std::optional<ApiError> error = ParseJson(request.body, out)) return error;

@@ -36,6 +36,11 @@ struct GenerationDefaults {
 [[nodiscard]] Result<GenerationDefaults> ReadGenerationDefaults(
     const nlohmann::json& generation_config, const nlohmann::json& overrides);
 
+/// The first name in `kwargs` (an object) that no flag and no request may set for a template,
+/// because the server or the template's own environment does; nullopt where there is none.
+[[nodiscard]] std::optional<std::string> ReservedTemplateKwarg(
+    const nlohmann::ordered_json& kwargs);
+
 /// What the server knows about the model. The pointers must outlive the server.
 struct ModelContext {
   const text::Tokenizer* tokenizer = nullptr;

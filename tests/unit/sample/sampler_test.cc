@@ -321,6 +321,29 @@ TEST(SamplerTest, EverythingMaskedIsTheRequestsError) {
     EXPECT_EQ(token.error().message,
               "no token is left to draw: allowed_token_ids, bad_words, logit_bias and min_tokens "
               "together exclude all of them");
+    EXPECT_EQ(token.error().param, "allowed_token_ids");
+  }
+  // Without it, the field that is there.
+  struct Case {
+    std::function<void(SamplingParams&)> ask;
+    std::string param;
+  };
+  for (const auto& [ask, param] : {
+           Case{[](SamplingParams& params) {
+                  params.bad_words = {{0}, {1}, {2}};
+                },
+                "bad_words"},
+           Case{[](SamplingParams& params) {
+                  params.min_tokens = 1;
+                  params.stop_token_ids = {0, 1, 2};
+                },
+                "min_tokens"},
+       }) {
+    Draw draw;
+    ask(draw.params);
+    const Result<TokenId> token = Sampler().Draw(logits, draw.slot());
+    ASSERT_FALSE(token.ok()) << param;
+    EXPECT_EQ(token.error().param, param);
   }
 }
 

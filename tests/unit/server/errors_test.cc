@@ -1,4 +1,5 @@
 // What is refused, with which status, type, field and words.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -65,6 +66,7 @@ TEST(Errors, ValuesOutOfRangeInTheWordsOfVllm) {
       {{{"logit_bias", {{"384", 1}}}}, "logit_bias", "outside of the vocabulary"},
       {{{"logit_bias", {{"-1", 5}}}}, "logit_bias", "outside of the vocabulary"},
       {{{"logit_bias", {{"abc", 1}}}}, "logit_bias", "is no token id"},
+      {{{"logit_bias", {{"1", 1}, {"01", 2}}}}, "logit_bias", "'1' and '01' are one token id"},
       {{{"stop_token_ids", {999999}}}, "stop_token_ids", "must be in [0, 383]"},
       {{{"allowed_token_ids", Json::array()}}, "allowed_token_ids", "cannot be empty"},
       {{{"bad_words", {""}}}, "bad_words", "empty string"},
@@ -142,6 +144,14 @@ TEST(Errors, FeaturesThatAreNotHereNameTheField) {
       {{{"best_of", 3}}, "best_of", "not supported"},
       {{{"guided_regex", "a"}}, "guided_regex", "not supported"},
       {{{"guided_choice", {"a"}}}, "guided_choice", "not supported"},
+      {{{"guided_choice", Json::array()}}, "guided_choice", "not supported"},
+      {{{"structured_outputs", Json::object()}}, "structured_outputs", "not supported"},
+      {{{"structural_tag", Json::object()}}, "structural_tag", "not supported"},
+      {{{"best_of", 3}, {"n", 2}}, "best_of", "not supported"},
+      {{{"best_of", 0}}, "best_of", "best_of must be at least 1, got 0."},
+      {{{"vllm_xargs", {{"a", 1}}}}, "vllm_xargs", "not supported"},
+      {{{"suffix", "x"}}, "suffix", "not supported"},
+      {{{"suffix", ""}}, "suffix", "not supported"},
       {{{"guided_grammar", "root ::= \"a\""}}, "guided_grammar", "not supported"},
       {{{"use_beam_search", true}}, "use_beam_search", "not supported"},
       {{{"logits_processors", {"x"}}}, "logits_processors", "not supported"},
@@ -160,6 +170,8 @@ TEST(Errors, FeaturesThatAreNotHereNameTheField) {
           {{{"tool_choice", "required"}}, "tool_choice", "not supported"},
           {{{"functions", {{{"name", "f"}}}}}, "functions", "not supported"},
           {{{"function_call", "auto"}}, "function_call", "not supported"},
+          {{{"web_search_options", Json::object()}}, "web_search_options", "not supported"},
+          {{{"max_tokens", 0}, {"echo", true}}, "max_tokens", "at least 1, got 0."},
           {{{"audio", {{"voice", "x"}}}}, "audio", "not supported"},
           {{{"modalities", {"text", "audio"}}}, "modalities", "not supported"},
           {{{"chat_template", "{{ 1 }}"}}, "chat_template", "--trust-request-chat-template"},
@@ -170,14 +182,43 @@ TEST(Errors, FeaturesThatAreNotHereNameTheField) {
           {{{"chat_template_kwargs", {{"bos_token", "x"}}}}, "chat_template_kwargs", "bos_token"},
           {{{"reasoning_effort", "extreme"}}, "reasoning_effort", "must be one of"},
       });
-  ExpectRefused(fixture, "/v1/completions", {{"prompt", "Hi"}},
-                {{{{"suffix", "x"}}, "suffix", "suffix is not currently supported"}});
   Json body = ChatBody("Hi");
   body["max_tokens"] = 1;
   body["tool_choice"] = "none";
   body["response_format"] = {{"type", "text"}};
   body["kv_transfer_params"] = {{"do_remote_decode", true}};
   EXPECT_EQ(fixture.Post("/v1/chat/completions", body).status, 200);
+}
+
+TEST(Errors, FieldsThatAskForNothingAreTaken) {
+  ServerFixture fixture;
+  const Json nothing = Json::array({
+      {{"vllm_xargs", Json::object()}},
+      {{"logits_processors", Json::array()}},
+      {{"use_beam_search", false}},
+      {{"best_of", 1}},
+      {{"best_of", 2}, {"n", 2}},
+      {{"prediction", {{"type", "content"}, {"content", "Hi"}}}},
+      {{"parallel_tool_calls", false}},
+      {{"parallel_tool_calls", true}},
+      {{"tool_choice", "none"}},
+      {{"modalities", {"text"}}},
+      {{"structured_outputs", nullptr}},
+      {{"guided_choice", nullptr}},
+      {{"suffix", nullptr}},
+      {{"tools", nullptr}},
+      {{"web_search_options", nullptr}},
+  });
+  for (const auto& [path, base] : {std::pair{"/v1/chat/completions", ChatBody("Hi")},
+                                   std::pair{"/v1/completions", Json{{"prompt", "Hi"}}}}) {
+    for (const Json& fields : nothing) {
+      Json body = base;
+      body["max_tokens"] = 1;
+      body.update(fields);
+      const Answer answer = fixture.Post(path, body);
+      EXPECT_EQ(answer.status, 200) << path << fields << answer.body;
+    }
+  }
 }
 
 TEST(Errors, Messages) {
@@ -227,7 +268,8 @@ TEST(Errors, Prompts) {
     ExpectRefused(fixture, "/v1/completions", Json::object(), {{{{"prompt", prompt}}, param, ""}});
   }
   ExpectRefused(fixture, "/v1/completions", {{"prompt", "a"}},
-                {{{{"logprobs", 1000000}}, "logprobs", "[0, 20]"},
+                {{{{"prompt", ""}}, "prompt", "prompt must be provided and non-empty."},
+                 {{{"logprobs", 1000000}}, "logprobs", "[0, 20]"},
                  {{{"logprobs", -1}}, "logprobs", "[0, 20]"}});
   Json chat = ChatBody("Hi");
   ExpectRefused(fixture, "/v1/chat/completions", chat,
@@ -264,7 +306,10 @@ TEST(Errors, ContextOverflow) {
   error =
       fixture.Post("/v1/completions", {{"prompt", "a"}, {"max_tokens", 65535}}).json().at("error");
   EXPECT_TRUE(error.at("message").get<std::string>().starts_with(
-      "max_tokens=65535 cannot be greater than max_model_len=512"));
+      "max_tokens=65535 cannot be greater than max_model_len=512. This model's maximum context "
+      "length is 512 tokens."));
+  EXPECT_EQ(error.at("code"), "context_length_exceeded");
+  EXPECT_EQ(error.at("param"), "max_tokens");
   // What just fits is served; a default limit never overflows; prompts can be cut.
   EXPECT_EQ(fixture.Post("/v1/completions", {{"prompt", prompt(508)}, {"max_tokens", 4}}).status,
             200);
@@ -321,16 +366,17 @@ TEST(Errors, Bodies) {
   for (int i = 0; i < 50'000; ++i) keys += "\"k" + std::to_string(i) + "\":[],";
   const std::string start = "{\"messages\":[{\"role\":\"user\",\"content\":\"";
   for (const auto& [body, message] : std::vector<std::pair<std::string, std::string>>{
-           {"{", "unexpected end"},
+           {"{", "unexpected end at byte 2"},
+           {"{\"n\":1,}", "syntax error at byte 8"},
            {"[1,2]", "expected an object"},
            {"\"text\"", "expected an object"},
            {"null", "expected an object"},
            {"{\"n\":1}x", "JSON decode error"},
-           {"\xEF\xBB\xBF{}", "byte order mark"},
+           {"\xEF\xBB\xBF{}", "byte order mark at byte 1"},
            {"{\"n\":1,\"n\":2}", "comes twice"},
            {"{\"x\":1e999}", "beyond the range of a double"},
            {start + "\\ud800\"}]}", "lone surrogate"},
-           {start + "\xff\"}]}", "invalid UTF-8"},
+           {start + "\xff\"}]}", fmt::format("invalid UTF-8 at byte {}", start.size() + 1)},
            {start + "a\nb\"}]}", "control character"},
            {std::string("{\"n\":1\0}", 8), "JSON decode error"},
            {deep, "nested deeper than 100 levels"},
@@ -353,7 +399,9 @@ TEST(Errors, Bodies) {
   const std::optional<Answer> answer = client.ReadAnswer();
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status, 400);
-  EXPECT_NE(answer->body.find("Only 'application/json' is allowed"), std::string::npos);
+  EXPECT_NE(answer->body.find("Only 'application/json' is allowed, got 'text/plain'"),
+            std::string::npos);
+  EXPECT_EQ(answer->body.find("Unsupported Media Type"), std::string::npos);  // that is a 415
 }
 
 TEST(Errors, StepsThatFail) {

@@ -327,7 +327,7 @@ TEST(Hostile, TextsThatAreNoGoodJsonOnEveryRoute) {
       {"{\"\\ud800\":1}", "lone surrogate"},
       {std::string("{\"prompt\":\"a\0b\"}", 16), "control character"},
       {std::string("\0{}", 3), "JSON decode error"},
-      {std::string("{}\0", 3), "JSON decode error: a NUL at byte 2"},
+      {std::string("{}\0", 3), "JSON decode error: a NUL at byte 3"},
       {"{\"n\":1e999}", "beyond the range of a double"},
       {"{\"n\":-1e999}", "beyond the range of a double"},
       {"{\"n\":" + std::string(1'000, '9') + "}", "beyond the range of a double"},

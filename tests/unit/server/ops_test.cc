@@ -241,6 +241,13 @@ TEST(Ops, GenerationDefaults) {
   EXPECT_FALSE(read("[]", "null").ok());
   EXPECT_FALSE(read(R"({"top_p":0})", "null").ok());
   EXPECT_FALSE(read("null", R"({"top_k":1.5})").ok());
+  // The model's file may hold anything; what an operator writes has to mean something.
+  EXPECT_TRUE(read(R"({"do_sample":true})", "null").ok());
+  const auto unknown = read("null", R"({"top_k":3,"do_sample":true})");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_NE(unknown.error().message.find("--override-generation-config: expected the keys "),
+            std::string::npos);
+  EXPECT_NE(unknown.error().message.find("got 'do_sample'"), std::string::npos);
   EXPECT_NE(read("null", R"({"temperature":"x"})").error().message.find("temperature"),
             std::string::npos);
 }
