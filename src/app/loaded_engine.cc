@@ -15,6 +15,8 @@
 #include "base/log.h"
 #include "cache/capacity.h"
 #include "files/printable.h"
+#include "model/blueprint.h"
+#include "model/config_reader.h"
 #include "runner/model_runner.h"
 #include "runner/step_budget.h"
 
@@ -189,7 +191,12 @@ Result<LoadedModel> LoadModel(const EngineFlags& flags) {
   KVASIR_ASSIGN_OR_RETURN(loaded.backend, kernels::MakeBackend(flags.kernels, *loaded.pool));
   LogInfo("loading {} with {} kernels on {} threads", path.string(), loaded.backend->name(),
           loaded.pool->size());
-  // What is quickly refused is refused before the weights are packed.
+  // What is quickly refused is refused before the weights are packed, and a model that cannot run
+  // at all before what its folder lacks.
+  if (loaded.files->weights() != nullptr) {
+    model::ConfigReader reader(*loaded.files, flags.max_model_len);
+    KVASIR_RETURN_IF_ERROR(model::MakeBlueprint(reader));
+  }
   KVASIR_ASSIGN_OR_RETURN(loaded.tokenizer, text::Tokenizer::FromModelFiles(*loaded.files));
   auto made =
       MakeChatTemplate(*loaded.files, *loaded.tokenizer, flags.chat_template, flags.content_format);

@@ -88,8 +88,10 @@ class Reader {
     }
     KVASIR_RETURN_IF_ERROR(ReadAlignment());
     if (tensors_count > Left() / kMinTensorBytes) {
-      return Broken("expected {} tensors, the {} bytes left hold at most {}", tensors_count, Left(),
-                    Left() / kMinTensorBytes);
+      return Broken(
+          "expected {} tensors, the {} bytes left hold at most {}: cut short "
+          "(incomplete download?)",
+          tensors_count, Left(), Left() / kMinTensorBytes);
     }
     placed_.reserve(tensors_count);
     for (uint64_t i = 0; i < tensors_count; ++i) {
@@ -169,12 +171,16 @@ class Reader {
     KVASIR_RETURN_IF_ERROR(Take(tensors_count));
     KVASIR_RETURN_IF_ERROR(Take(values_count));
     if (values_count > Left() / kMinKeyValueBytes) {
-      return Broken("expected {} metadata entries, the {} bytes left hold at most {}", values_count,
-                    Left(), Left() / kMinKeyValueBytes);
+      return Broken(
+          "expected {} metadata entries, the {} bytes left hold at most {}: cut short "
+          "(incomplete download?)",
+          values_count, Left(), Left() / kMinKeyValueBytes);
     }
     if (tensors_count > Left() / kMinTensorBytes) {
-      return Broken("expected {} tensors, the {} bytes left hold at most {}", tensors_count, Left(),
-                    Left() / kMinTensorBytes);
+      return Broken(
+          "expected {} tensors, the {} bytes left hold at most {}: cut short "
+          "(incomplete download?)",
+          tensors_count, Left(), Left() / kMinTensorBytes);
     }
     return Status::Ok();
   }
@@ -287,8 +293,10 @@ class Reader {
     const uint64_t element_bytes = ElementBytes(type);
     if (element_bytes == 0) return UnknownType(type);
     if (count > Left() / element_bytes) {
-      return Broken("{}: expected an array of {} elements, the {} bytes left hold at most {}",
-                    item_, count, Left(), Left() / element_bytes);
+      return Broken(
+          "{}: expected an array of {} elements, the {} bytes left hold at most {}: cut short "
+          "(incomplete download?)",
+          item_, count, Left(), Left() / element_bytes);
     }
     if (count > kMaxArrayElements - array_elements_) {
       return Broken("{}: expected at most {} array elements in all metadata, came more", item_,

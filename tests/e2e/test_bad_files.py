@@ -80,6 +80,30 @@ def test_gguf_cut_short(command, tmp_path):
         assert "model.gguf" in expect_refused(command, path)
 
 
+def test_a_gguf_cut_anywhere_is_called_cut_short(tmp_path):
+    data = GGUF.read_bytes()
+    path = tmp_path / "model.gguf"
+    # Within the header, metadata of every kind (the tokenizer's arrays too), tensors, data.
+    for size in [*range(4, 40), *range(40, len(data), len(data) // 60)]:
+        path.write_bytes(data[:size])
+        said = expect_refused("inspect", path)
+        assert "cut short (incomplete download?)" in said, (size, said)
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "quantized safetensors"),
+    ({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"},
+     "architecture 'MixtralForCausalLM' is not supported"),
+])
+def test_what_cannot_run_at_all_is_said_before_what_is_missing(change, said, folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    for command in ("serve", "inspect"):
+        assert said in expect_refused(command, folder)
+
+
 @pytest.mark.parametrize("name,commands", [
     ("model.safetensors", ["inspect", "serve"]),
     ("config.json", ["inspect", "serve", "tokenize", "render"]),
