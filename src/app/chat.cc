@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "app/commands.h"
 #include "app/exit_codes.h"
@@ -15,6 +17,7 @@
 #include "app/line_reader.h"
 #include "app/loaded_engine.h"
 #include "app/read_file.h"
+#include "app/units.h"
 #include "base/check.h"
 #include "base/log.h"
 
@@ -43,6 +46,17 @@ void InstallInterrupt() {
   sigaction(SIGINT, &action, nullptr);
 }
 
+constexpr char kHelp[] =
+    "Ctrl-C stops an answer; at the prompt it ends the conversation, as Ctrl-D and /exit do.\n"
+    "/clear forgets the conversation, /help shows these lines.\n";
+
+// Once the context is full no line can be answered.
+void SayHowToGoOn(const LoadedEngine& loaded) {
+  std::fprintf(stderr,
+               "the context of %s tokens is full: /clear forgets the conversation and goes on\n",
+               FormatCount(loaded.engine->config().max_model_len).c_str());
+}
+
 int RunChat(ChatFlags& flags) {
   SetLogLevel(flags.verbose ? LogLevel::kInfo : LogLevel::kWarning);
   flags.engine.max_num_seqs = 1;
@@ -57,9 +71,7 @@ int RunChat(ChatFlags& flags) {
                           flags.engine.model),
                 kExitModel);
   }
-  std::fprintf(
-      stderr,
-      "Ctrl-C stops an answer, /clear forgets the conversation, Ctrl-D or /exit ends it.\n");
+  std::fputs(kHelp, stderr);
   InstallInterrupt();
   text::ChatRequest request;
   const auto begin = [&] {
@@ -69,14 +81,17 @@ int RunChat(ChatFlags& flags) {
     }
   };
   begin();
+  // Messages where nothing but one line was said: forgetting would not help.
+  const auto first_line = [&] { return flags.system.empty() ? size_t{1} : size_t{2}; };
   int exit_code = kExitOk;  // of the last line: what a script that pipes lines in wants to know
   LineReader lines("> ", g_interrupt_fd);
   while (const std::optional<std::string> line = lines.Next()) {
     if (*line == "/exit" || *line == "/quit") break;
     if (*line == "/clear") begin();
-    if (line->empty() || *line == "/clear") continue;
+    if (*line == "/help") std::fputs(kHelp, stderr);
+    if (line->empty() || *line == "/clear" || *line == "/help") continue;
     if (line->front() == '/' && line->find(' ') == std::string::npos) {
-      std::fprintf(stderr, "%s is no command: /clear, /exit\n", line->c_str());
+      std::fprintf(stderr, "%s is no command: /clear, /exit, /help, /quit\n", line->c_str());
       continue;
     }
     request.messages.push_back({{"role", "user"}, {"content", *line}});
@@ -88,15 +103,20 @@ int RunChat(ChatFlags& flags) {
       continue;
     }
     g_stop_answer.store(false);
-    const auto outcome =
-        Generate(*loaded, loaded->tokenizer->Encode(*prompt, {.add_special_tokens = false}),
-                 flags.sampling, g_stop_answer, [](std::string_view piece) {
-                   std::fwrite(piece.data(), 1, piece.size(), stdout);
-                   std::fflush(stdout);
-                 });
+    std::vector<TokenId> ids = loaded->tokenizer->Encode(*prompt, {.add_special_tokens = false});
+    const auto prompt_tokens = static_cast<int64_t>(ids.size());
+    const int64_t context_tokens = loaded->engine->config().max_model_len;
+    const auto outcome = Generate(*loaded, std::move(ids), flags.sampling, g_stop_answer,
+                                  [](std::string_view piece) {
+                                    std::fwrite(piece.data(), 1, piece.size(), stdout);
+                                    std::fflush(stdout);
+                                  });
     g_stop_answer.store(false);
     if (!outcome.ok()) {
       exit_code = Fail(outcome.error(), kExitFailed);
+      if (prompt_tokens >= context_tokens && request.messages.size() > first_line()) {
+        SayHowToGoOn(*loaded);
+      }
       request.messages.erase(request.messages.size() - 1);
       continue;
     }
@@ -105,6 +125,7 @@ int RunChat(ChatFlags& flags) {
     std::fflush(stdout);
     std::fprintf(stderr, "[%s%s]\n", outcome->interrupted ? "stopped; " : "",
                  DescribeSpeed(*outcome).c_str());
+    if (prompt_tokens + outcome->output_tokens >= context_tokens) SayHowToGoOn(*loaded);
     request.messages.push_back({{"role", "assistant"}, {"content", outcome->text}});
   }
   return exit_code;

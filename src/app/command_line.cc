@@ -5,9 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -51,6 +53,65 @@ void RefuseNonFinite(CLI::App& app) {
   }
 }
 
+// An empty text is a script's variable that was never set: of the flags below alone it asks for
+// something.
+void RefuseEmpty(CLI::App& app) {
+  static constexpr std::string_view kMayBeEmpty[] = {"--system", "--bos-token", "--eos-token",
+                                                     "--allowed-origins"};
+  for (CLI::App* command : app.get_subcommands(std::function<bool(CLI::App*)>())) {
+    for (CLI::Option* option : command->get_options(std::function<bool(CLI::Option*)>())) {
+      const std::string name = option->get_name();
+      if (option->get_lnames().empty() || !option->get_type_name().starts_with("TEXT") ||
+          std::find(std::begin(kMayBeEmpty), std::end(kMayBeEmpty), name) !=
+              std::end(kMayBeEmpty)) {
+        continue;
+      }
+      option->check([](const std::string& value) {
+        return value.empty() ? "expected a value, got an empty text" : "";
+      });
+    }
+    RefuseEmpty(*command);
+  }
+}
+
+// The library prints a range's ends with all their digits: 0.010000, and 309 of the largest number.
+std::string ShortRange(std::string_view message) {
+  constexpr std::string_view kRange = "not in range ";
+  const size_t at = message.rfind(kRange);
+  std::string text(message.substr(0, at));
+  if (at == std::string_view::npos) return text;
+  text += kRange;
+  std::string_view ends = message.substr(at + kRange.size());
+  while (!ends.empty()) {
+    const size_t space = ends.find(' ');
+    const std::string word(ends.substr(0, space));
+    char* end = nullptr;
+    const double number = std::strtod(word.c_str(), &end);
+    const bool fraction = *end == '\0' && word.find('.') != std::string::npos;
+    text += fraction ? fmt::format("{:g}", number) : word;
+    if (space == std::string_view::npos) break;
+    text += ' ';
+    ends.remove_prefix(space + 1);
+  }
+  return text;
+}
+
+// What CLI11 says, with arguments that have no flag and with ranges written as the help writes
+// them.
+std::string Words(const CLI::ParseError& error) {
+  std::string words = error.what();
+  if (words.starts_with(": ")) words.erase(0, 2);  // flags without a group have no name there
+  constexpr std::string_view kRequired = " is required";
+  if (words == "--model is required") {
+    words = "MODEL or --model is required: a folder, a .gguf, or 'default'";
+  } else if (words.ends_with(kRequired) && !words.starts_with("-")) {
+    const size_t end = words.size() - kRequired.size();
+    std::transform(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(end), words.begin(),
+                   [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  }
+  return ShortRange(words);
+}
+
 // The first word of the command line, where it should have been a subcommand and is none.
 int ReportUnknownCommand(const CLI::App& app, const std::string& word) {
   std::vector<std::string> names;
@@ -92,37 +153,13 @@ void ListCommands(const CLI::App& app) {
   std::fprintf(stderr, "kvasir: expected a command:%s\n", names.c_str());
 }
 
-// The library prints a range's ends with all their digits: 0.010000, and 309 of the largest number.
-std::string ShortRange(std::string_view message) {
-  constexpr std::string_view kRange = "not in range ";
-  const size_t at = message.rfind(kRange);
-  std::string text(message.substr(0, at));
-  if (at == std::string_view::npos) return text;
-  text += kRange;
-  std::string_view ends = message.substr(at + kRange.size());
-  while (!ends.empty()) {
-    const size_t space = ends.find(' ');
-    const std::string word(ends.substr(0, space));
-    char* end = nullptr;
-    const double number = std::strtod(word.c_str(), &end);
-    const bool fraction = *end == '\0' && word.find('.') != std::string::npos;
-    text += fraction ? fmt::format("{:g}", number) : word;
-    if (space == std::string_view::npos) break;
-    text += ' ';
-    ends.remove_prefix(space + 1);
-  }
-  return text;
-}
-
 int ReportUsageError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = Innermost(app);
   const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   if (command == &app && !extras) {
     ListCommands(app);
   } else if (!extras) {
-    std::string_view what = error.what();
-    if (what.starts_with(": ")) what.remove_prefix(2);  // flags without a group have no name there
-    std::fprintf(stderr, "kvasir: %s\n", ShortRange(what).c_str());
+    std::fprintf(stderr, "kvasir: %s\n", Words(error).c_str());
   } else {
     std::string words;
     for (const std::string& word : command->remaining(true)) words += " '" + word + "'";
@@ -149,9 +186,21 @@ int ReportUsageError(const CLI::App& app, const CLI::ParseError& error) {
   return kExitUsage;
 }
 
-}  // namespace
+// What is printed waits in a buffer: only here is it known whether all of it could be written.
+int Finish(int exit_code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  // What failed before has left no reason: one more byte fails for the same one.
+  if (errno == 0 && write(STDOUT_FILENO, "\n", 1) == 1) errno = 0;
+  // Who closed the pipe, as head does, has read what they wanted and needs no line about it.
+  if (errno != EPIPE) {
+    std::fprintf(stderr, "kvasir: cannot write to standard output%s%s\n", errno != 0 ? ": " : "",
+                 errno != 0 ? std::strerror(errno) : "");
+  }
+  return exit_code == kExitOk ? kExitFailed : exit_code;
+}
 
-int Main(int argc, char** argv) {
+int Run(int argc, char** argv) {
   CLI::App app("Kvasir: an inference server for large language models", "kvasir");
   app.set_version_flag("--version", "kvasir " KVASIR_VERSION);
   app.require_subcommand(1);
@@ -169,6 +218,7 @@ int Main(int argc, char** argv) {
   AddPlan(app, exit_code);
   AddCompletion(app, exit_code);
   RefuseNonFinite(app);
+  RefuseEmpty(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -183,5 +233,9 @@ int Main(int argc, char** argv) {
   }
   return exit_code;
 }
+
+}  // namespace
+
+int Main(int argc, char** argv) { return Finish(Run(argc, argv)); }
 
 }  // namespace kvasir::app

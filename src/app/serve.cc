@@ -2,9 +2,12 @@
 #include <arpa/inet.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -86,7 +89,11 @@ void Announce(const server::ServerConfig& config, uint16_t port, bool chat) {
         "-d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 32}'\n",
         target.c_str(), key.c_str());
   }
-  std::fflush(stdout);
+  // Nobody has to read this: a full disk or a closed pipe is no reason not to serve.
+  if (std::fflush(stdout) != 0) {
+    LogWarning("the address cannot be written to standard output: {}", std::strerror(errno));
+    std::clearerr(stdout);
+  }
 }
 
 Result<nlohmann::json> ParseFlagObject(const std::string& flag, const std::string& text) {
@@ -98,6 +105,21 @@ Result<nlohmann::json> ParseFlagObject(const std::string& flag, const std::strin
   return value;
 }
 
+// A key has to fit into one line of a request's head, where blanks at its ends are lost.
+Status CheckKey(const std::string& source, const std::string& key) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  if (std::any_of(key.begin(), key.end(), control)) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "{}: expected a key of one line without control characters, got one with them",
+                     source);
+  }
+  if (key.front() == ' ' || key.back() == ' ') {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "{}: expected a key without blanks at its ends, got one with them", source);
+  }
+  return Status::Ok();
+}
+
 // What can be said of the flags before minutes are spent on loading a model.
 Status CompleteConfig(ServeFlags& flags) {
   server::ServerConfig& config = flags.server;
@@ -106,25 +128,18 @@ Status CompleteConfig(ServeFlags& flags) {
                      "--ssl-certfile and --ssl-keyfile go together, got only one");
   }
   for (const std::string& key : config.api_keys) {
-    if (key.empty()) {
-      return MakeError(ErrorCode::kInvalidArgument, "--api-key: expected a key, got an empty text");
-    }
+    KVASIR_RETURN_IF_ERROR(CheckKey("--api-key", key));
     if (key.rfind("--", 0) == 0) {
       return MakeError(ErrorCode::kInvalidArgument, "--api-key: expected a key, got the flag {}",
                        key);
     }
   }
-  for (const std::string& name : config.served_model_names) {
-    if (name.empty()) {
-      return MakeError(ErrorCode::kInvalidArgument,
-                       "--served-model-name: expected a name, got an empty text");
-    }
-  }
-  if (const char* key = std::getenv("KVASIR_API_KEY"); key != nullptr && *key != '\0') {
+  for (const char* name : {"KVASIR_API_KEY", "VLLM_API_KEY"}) {
+    const char* key = std::getenv(name);
+    if (key == nullptr || *key == '\0') continue;
+    KVASIR_RETURN_IF_ERROR(CheckKey(fmt::format("${}", name), key));
     config.api_keys.emplace_back(key);
-  } else if (const char* vllm_key = std::getenv("VLLM_API_KEY");
-             vllm_key != nullptr && *vllm_key != '\0') {
-    config.api_keys.emplace_back(vllm_key);
+    break;
   }
   config.limits.body_bytes_max = static_cast<uint64_t>(flags.max_body_mib) << 20;
   config.access_log = !flags.no_access_log;
@@ -135,6 +150,11 @@ Status CompleteConfig(ServeFlags& flags) {
       const nlohmann::json kwargs,
       ParseFlagObject("--default-chat-template-kwargs", flags.default_chat_template_kwargs));
   if (kwargs.is_object()) config.default_chat_template_kwargs = kwargs;
+  if (const auto name = server::ReservedTemplateKwarg(config.default_chat_template_kwargs)) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--default-chat-template-kwargs cannot set '{}', which the server sets itself",
+                     *name);
+  }
   return Status::Ok();
 }
 
@@ -151,7 +171,7 @@ void WaitUntilAnswered(const server::Server& server, TimeNs until) {
 // Waits until everything that was accepted has been sent; what is not done in time ends with an
 // error that its client sees.
 void Drain(server::Server& server, engine::Engine& engine, double timeout_s) {
-  LogInfo("draining: {} requests in flight, {:.0f} s at most", server.InFlight(), timeout_s);
+  LogInfo("draining: {} requests in flight, {} s at most", server.InFlight(), timeout_s);
   server.BeginDrain();
   const SteadyClock clock;
   WaitUntilAnswered(

@@ -74,6 +74,33 @@ def test_lines_are_edited_and_come_back(terminal):
     assert terminal.end() == 0
 
 
+def test_help_quit_and_a_full_context():
+    opened = Terminal("--max-model-len", "32")
+    try:
+        opened.read_until(b"/help shows these lines.")
+        opened.read_until(b"> ")
+        opened.type(b"/help\n")
+        opened.read_until(b"/clear forgets the conversation")
+        opened.read_until(b"> ")
+        opened.type(b"Hi\n")
+        opened.read_until(b"tokens/s")
+        opened.read_until(b"> ")
+        opened.type(b"Hello once more\n")
+        opened.read_until(b"the context of 32 tokens is full: /clear forgets the conversation")
+        opened.read_until(b"> ")
+        opened.type(b"/clear\n")
+        opened.read_until(b"> ")
+        opened.type(b"Hi\n")
+        opened.read_until(b"tokens/s")
+        opened.read_until(b"> ")
+        opened.type(b"/quit\n")
+        assert opened.end() == 0
+    finally:
+        opened.process.kill()
+        opened.process.wait()
+        os.close(opened.fd)
+
+
 def test_ctrl_c_at_the_prompt_ends_it_and_leaves_the_terminal_as_it_was(terminal):
     terminal.read_until(b"> ")
     terminal.type(b"half a li")

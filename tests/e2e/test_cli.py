@@ -1,6 +1,8 @@
 """The command line: what each subcommand prints, and with which exit code."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -27,7 +29,9 @@ def test_wrong_flag_suggests_the_nearest():
 @pytest.mark.parametrize("arguments, said", [
     ([], "expected a command: serve chat complete"),
     (["no-such-command"], "'no-such-command' is not a command"),
-    (["serve"], "--model is required"),
+    (["serve"], "MODEL or --model is required: a folder, a .gguf, or 'default'"),
+    (["inspect"], "MODEL is required"),
+    (["complete", "x"], "TEXT is required"),
     (["tokenize", "x"], "expected either a text or --file"),
     (["serve", "x", "--prot", "9"], "not expected: '--prot' '9'"),
     (["serve", "x", "--ctx-size", "9"], "did you mean --max-model-len instead of --ctx-size"),
@@ -95,6 +99,14 @@ def test_complete_is_deterministic():
     (["serve", "--kv-cache-dtype", ""], {"auto", "f32", "f16", "bf16"}),
     (["simulate", "--batching", "s"], {"static"}),
     (["serve", "def"], {"default"}),
+    (["tokenize", "def"], {"default"}),
+    (["render", "def"], {"default"}),
+    (["inspect", "def"], {"default"}),
+    (["bench", "ca"], {"calibrate"}),
+    (["bench", "--str"], {"--streams"}),
+    (["bench", "calibrate", "--point"], {"--point-seconds"}),
+    (["bench", "calibrate", "--kernels", "avx"], {"avx512", "avx2"}),
+    (["bench", "calibrate", "def"], {"default"}),
     (["completion", "def"], set()),
 ])
 def test_bash_completes_commands_flags_and_values(typed, offered, tmp_path):
@@ -200,3 +212,101 @@ def test_reserved_allocation_counts_the_blocks_behind_a_window():
 def test_a_shortened_context_fits_once():
     with Server(TINY / "llama", "--num-kv-blocks", 3) as server:
         assert any("1.0 requests of 48 tokens" in line for line in server.lines), server.lines
+
+
+LLAMA = TINY / "llama"
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--help"],
+    ["--version"],
+    *([command, "--help"] for command in COMMANDS),
+    ["completion"],
+    ["inspect", LLAMA],
+    ["inspect", LLAMA, "--tensors"],
+    ["inspect", LLAMA, "--json"],
+    ["tokenize", LLAMA, "Hello"],
+    ["tokenize", LLAMA, "Hello " * 5000],  # more than a buffer
+    ["tokenize", LLAMA, "Hello", "--ids"],
+    ["render", LLAMA],
+    ["complete", LLAMA, "Hello", "--max-tokens", 4],
+    ["chat", LLAMA, "--max-tokens", 4],
+    ["plan", LLAMA],
+    ["plan", LLAMA, "--json"],
+    ["simulate", LLAMA, "--duration", 1],
+], ids=lambda arguments: " ".join(str(word)[-12:] for word in arguments)[:48])
+def test_a_full_disk_is_said(arguments):
+    stdin = '{"messages": [{"role": "user", "content": "Hi"}]}'
+    if arguments[0] == "chat":
+        stdin = "Hi\n"
+    with open("/dev/full", "w") as full:
+        shown = subprocess.run([str(BINARY), *map(str, arguments)], stdout=full, input=stdin,
+                               stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert shown.returncode == 1, shown.stderr
+    assert shown.stderr.endswith(
+        "kvasir: cannot write to standard output: No space left on device\n"), shown.stderr
+
+
+@pytest.mark.parametrize(("ignored", "code"), [(False, -signal.SIGPIPE), (True, 1)])
+def test_a_closed_pipe_ends_it_in_silence(ignored, code):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    shown = subprocess.run(
+        [str(BINARY), "inspect", str(LLAMA)], stdout=write_end, stderr=subprocess.PIPE, timeout=60,
+        check=False, restore_signals=False,
+        preexec_fn=lambda: signal.signal(signal.SIGPIPE,
+                                         signal.SIG_IGN if ignored else signal.SIG_DFL))
+    os.close(write_end)
+    assert (shown.returncode, shown.stderr) == (code, b"")
+
+
+def test_a_server_whose_output_nobody_takes_serves_on():
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen([str(BINARY), "serve", str(LLAMA), "--port", "0"], stdout=full,
+                                   stderr=subprocess.PIPE, text=True)
+        for line in process.stderr:
+            if "cannot be written to standard output" in line:
+                break
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+        process.stderr.close()
+
+
+@pytest.mark.parametrize("flag", [
+    "--model", "--uds", "--host", "--ssl-certfile", "--ssl-keyfile", "--api-key", "--response-role",
+    "--served-model-name", "--record-trace", "--chat-template", "--kv-cache-memory-bytes",
+    "--override-generation-config", "--default-chat-template-kwargs"])
+def test_empty_texts_are_refused(flag):
+    shown = run_cli("serve", *([] if flag == "--model" else [LLAMA]), flag, "")
+    assert shown.returncode == 2
+    assert f"kvasir: {flag}: expected a value, got an empty text\n" in shown.stderr
+
+
+@pytest.mark.parametrize(("flags", "environment", "said"), [
+    (["--api-key", "a\nb"], {}, "--api-key: expected a key of one line"),
+    (["--api-key", "a\x1b"], {}, "--api-key: expected a key of one line"),
+    (["--api-key", "a "], {}, "--api-key: expected a key without blanks"),
+    ([], {"KVASIR_API_KEY": "a\r"}, "$KVASIR_API_KEY: expected a key of one line"),
+    ([], {"VLLM_API_KEY": "a\n"}, "$VLLM_API_KEY: expected a key of one line"),
+    (["--override-generation-config", '{"top_pp": 1}'], {},
+     "--override-generation-config: expected the keys temperature, top_p, "),
+    (["--override-generation-config", "[]"], {}, "--override-generation-config: expected a JSON"),
+    *((["--default-chat-template-kwargs", json.dumps({name: None})], {},
+       f"--default-chat-template-kwargs cannot set '{name}'")
+      for name in ["messages", "tools", "documents", "add_generation_prompt", "bos_token",
+                   "eos_token", "chat_template", "tokenize", "continue_final_message",
+                   "strftime_now", "raise_exception", "namespace"]),
+])
+def test_values_that_serve_cannot_use(flags, environment, said):
+    shown = subprocess.run([str(BINARY), "serve", str(LLAMA), *flags], capture_output=True,
+                           text=True, timeout=30, check=False, env=os.environ | environment)
+    assert shown.returncode == 2
+    assert shown.stderr.startswith("kvasir: " + said) and shown.stderr.count("\n") == 1
+    assert "a\n" not in shown.stderr[:-1] and "\x1b" not in shown.stderr
+
+
+def test_a_fraction_of_a_second_is_said_as_it_is():
+    with Server(LLAMA, "--shutdown-timeout", 0.2) as server:
+        pass
+    assert any("0 requests in flight, 0.2 s at most" in line for line in server.lines)
