@@ -17,7 +17,6 @@
 #include "app/line_reader.h"
 #include "app/loaded_engine.h"
 #include "app/read_file.h"
-#include "app/units.h"
 #include "base/check.h"
 #include "base/log.h"
 
@@ -53,8 +52,8 @@ constexpr char kHelp[] =
 // Once the context is full no line can be answered.
 void SayHowToGoOn(const LoadedEngine& loaded) {
   std::fprintf(stderr,
-               "the context of %s tokens is full: /clear forgets the conversation and goes on\n",
-               FormatCount(loaded.engine->config().max_model_len).c_str());
+               "the context of %lld tokens is full: /clear forgets the conversation and goes on\n",
+               static_cast<long long>(loaded.engine->config().max_model_len));
 }
 
 int RunChat(ChatFlags& flags) {
