@@ -46,7 +46,7 @@ def test_no_kv_cache():
 
 
 @pytest.mark.parametrize("arguments, code, said", [
-    ([], 2, "model is required"),
+    ([], 2, "MODEL is required"),
     ([LLAMA, "--prompt-tokens", 100000], 2, "--prompt-tokens and --output-tokens: expected at most"),
     ([LLAMA, "--no-kv-cache", "--lengths", 100000], 2, "--lengths: expected a length of at most"),
     (["/no/such/model"], 3, "/no/such/model"),
