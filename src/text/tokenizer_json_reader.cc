@@ -21,7 +21,7 @@ bool JsonReader::Fail(std::string_view expected) {
 }
 
 Error JsonReader::error() const {
-  return MakeError(ErrorCode::kDataLoss, "JSON: expected {} at byte {}", error_, error_at_);
+  return MakeError(ErrorCode::kDataLoss, "JSON: expected {} at byte {}", error_, error_at_ + 1);
 }
 
 void JsonReader::SkipSpace() {

@@ -252,10 +252,10 @@ std::string LoadError(std::string_view text) {
 
 TEST(TokenizerJson, SaysWhatIsBroken) {
   EXPECT_EQ(LoadError(""), "tokenizer.json: the file is empty");
-  EXPECT_EQ(LoadError("[]"), "tokenizer.json: JSON: expected '{' at byte 0");
+  EXPECT_EQ(LoadError("[]"), "tokenizer.json: JSON: expected '{' at byte 1");
   EXPECT_EQ(LoadError("{}"), "tokenizer.json: model.vocab is missing");
   EXPECT_EQ(LoadError(R"({"model":{"vocab":{"a":0})"),
-            "tokenizer.json: JSON: expected ',' at byte 25");
+            "tokenizer.json: JSON: expected ',' at byte 26");
   EXPECT_EQ(LoadError(R"({"model":{"vocab":{"a":-1},"merges":[]}})"),
             "tokenizer.json: token id -1: expected 0 to 65538");
   EXPECT_EQ(LoadError(R"({"model":{"vocab":{"a":99999999999},"merges":[]}})"),
