@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <latch>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -72,6 +73,17 @@ class Collector final : public RequestListener {
   Answer answer_;
 };
 
+// Holds the engine's thread in its first event until told to go on, so that what comes together
+// does not depend on how fast it comes.
+class Gate final : public RequestListener {
+ public:
+  void OnEvent(TokenEvent) override { open_.wait(); }
+  void Open() { open_.count_down(); }
+
+ private:
+  std::latch open_{1};
+};
+
 // Prompts of mixed lengths, some beginning alike; greedy and sampled, with all that sampling
 // offers.
 std::vector<Request> MixedRequests(int count, int64_t vocab, int64_t prompt_max, int64_t output_max,
@@ -131,13 +143,24 @@ Outcome RunAll(const app::EngineFlags& flags, const std::vector<Request>& reques
   for (int round = 0; round < rounds; ++round) {
     outcome.answers.clear();
     std::vector<std::shared_ptr<Collector>> collectors;
+    const auto gate = std::make_shared<Gate>();
+    if (together) {
+      Request first;
+      first.prompt = {5};
+      first.max_tokens = 1;
+      EXPECT_TRUE(loaded->engine->Submit(first, gate).ok());
+    }
     for (const Request& request : requests) {
       collectors.push_back(std::make_shared<Collector>(request.n));
       const auto id = loaded->engine->Submit(request, collectors.back());
       EXPECT_TRUE(id.ok()) << id.error().message;
-      if (!id.ok()) return outcome;
+      if (!id.ok()) {
+        gate->Open();
+        return outcome;
+      }
       if (!together) outcome.answers.push_back(collectors.back()->Wait());
     }
+    gate->Open();
     if (together) {
       for (const auto& collector : collectors) outcome.answers.push_back(collector->Wait());
     }

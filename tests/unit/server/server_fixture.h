@@ -128,9 +128,9 @@ class ServerFixture {
   Status status_;
 };
 
-/// Waits for `condition`, ten seconds at most.
+/// Waits for `condition`, as long as patience lasts.
 inline bool Eventually(const std::function<bool()>& condition) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto until = std::chrono::steady_clock::now() + Patience();
   while (!condition()) {
     if (std::chrono::steady_clock::now() > until) return false;
     std::this_thread::yield();
