@@ -43,7 +43,7 @@ def test_sigterm_under_load():
         return (await wire.ask(server.port, "GET", "/ready")).status == 503
 
     server = Server(SMOLLM2, "--max-num-seqs", 6, "--kv-cache-memory-bytes", "256MiB",
-                    "--shutdown-timeout", 60)
+                    "--shutdown-timeout", 1800)
     try:
         asyncio.run(run(server))
         assert server.process.wait(timeout=30) == 0
