@@ -25,7 +25,7 @@ Result<std::unique_ptr<KvStorage>> KvStorage::Create(int64_t blocks_count, int64
                      std::strerror(errno));
   }
   // Only a hint: kernels without huge pages refuse it.
-  madvise(memory, static_cast<size_t>(bytes), MADV_NOHUGEPAGE);
+  madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   return std::unique_ptr<KvStorage>(
       new KvStorage(static_cast<std::byte*>(memory), blocks_count, block_bytes));
 }
