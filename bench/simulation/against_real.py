@@ -1,14 +1,16 @@
 """Simulates workloads and runs them on the real server, and prints how far apart they are:
 bench/simulation/run [--repeats 3] [--only TEXT] [--json FILE]
 
-First the model is measured (`kvasir bench calibrate`); then each workload is simulated with that
-calibration and replayed against `kvasir serve` under the same flags. Ends with 1 where a figure is
+First the model is measured (`kvasir bench calibrate`), and how long a request takes to the queue
+and its token back; then each workload is simulated with that and replayed against `kvasir serve`
+under the same flags, on a server whose memory has been used before. Ends with 1 where a figure is
 off by more than 15 %, a count differs, or the variants of a comparison come in another order.
 Nothing else should run on the machine meanwhile."""
 
 import argparse
 import json
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -72,13 +74,24 @@ class Bench:
         self.model = arguments.model
         self.folder = folder
         self.calibration = arguments.calibration
+        self.calibrates = not arguments.calibration
+        self.overhead_s = 0.0
 
     def calibrate(self, point_seconds):
-        if self.calibration:
+        if not self.calibrates:
             return
         self.calibration = str(self.folder / "calibration.json")
         subprocess.run([self.binary, "bench", "calibrate", self.model, "--output", self.calibration,
-                        "--point-seconds", str(point_seconds), *words(cases.ENGINE)], check=True)
+                        "--point-seconds", str(point_seconds), *words(cases.ENGINE)],
+                       stdout=sys.stderr, check=True)
+
+    def measure_overhead(self):
+        """What a request takes beside its steps, with nobody else there."""
+        case = cases.overhead()
+        variants, lines = self.simulate(case)
+        real = self.run(case, lines)["ttft_s"]
+        self.overhead_s = max(0.0, real - measures.of_simulation(variants[0])["ttft_s"])
+        print(f"a request takes {1e3 * self.overhead_s:.2f} ms beside its steps", flush=True)
 
     def simulate(self, case, *flags):
         requests = self.folder / "requests.jsonl"
@@ -86,7 +99,8 @@ class Bench:
                    else ["--hardware", "this"])
         shown = subprocess.run(
             [self.binary, "simulate", self.model, *machine, "--json", "--write-requests",
-             str(requests), *words(case.engine), *words(case.traffic), *words(flags)],
+             str(requests), "--request-overhead", f"{1e3 * self.overhead_s:.3f}ms",
+             *words(case.engine), *words(case.traffic), *words(flags)],
             stdout=subprocess.PIPE, text=True, check=True)
         lines = [json.loads(line) for line in requests.read_text().splitlines()]
         return json.loads(shown.stdout)["variants"], lines
@@ -109,14 +123,22 @@ class Bench:
     def run(self, case, lines, flags=(), model=None):
         """One real run, on a server of its own whose cache is empty."""
         with Server(self.binary, str(model or self.model), [*case.engine, *flags]) as server:
-            # The first step of a fresh process touches memory for the first time.
-            warm_up = [{"arrival_s": 0, "prompt": [7] * 8, "output_tokens": 8}]
-            replay(server.port, warm_up)
+            replay(server.port, warm_up([*case.engine, *flags]), users=1)
             before = server.counters()
             requests, tokens = replay(server.port, lines, case.users, case.at_once)
             after = server.counters()
         moved = {name: after[name] - before[name] for name in after}
         return measures.of_requests(requests, tokens, moved)
+
+
+def warm_up(flags):
+    """Prompts that fill the whole cache: memory that is touched for the first time is slow."""
+    value = dict(zip(flags, flags[1:]))
+    length = min(1024, value["--max-model-len"] - 1)
+    tokens = value["--num-kv-blocks"] * value.get("--block-size", 16)
+    draw = random.Random(7)
+    return [{"arrival_s": 0, "prompt": [draw.randrange(49152) for _ in range(length)],
+             "output_tokens": 1} for _ in range(-(-tokens // length))]
 
 
 def print_row(name, cells):
@@ -136,6 +158,8 @@ def compare_figures(bench, arguments):
     for case in cases.workloads(rate):
         if arguments.only not in case.name:
             continue
+        # Other machines' work comes and goes: the measured times have to be of now.
+        bench.calibrate(arguments.point_seconds)
         variants, lines = bench.simulate(case)
         simulated = measures.of_simulation(variants[0])
         real = measures.median_of([bench.run(case, lines) for _ in range(arguments.repeats)])
@@ -162,7 +186,7 @@ def compare_orders(bench, arguments):
         if arguments.only not in comparison.compare:
             continue
         case = comparison.case
-        base = [] if "--num-kv-blocks" in case.engine else ["--num-kv-blocks", 4096]
+        base = [] if "--num-kv-blocks" in case.engine else ["--num-kv-blocks", 512]
         if comparison.formats:
             variants, lines = bench.simulate_formats(case, comparison.compare)
             runs = [{"model": bench.converted(name)} for name in comparison.variants]
@@ -198,11 +222,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(arguments, pathlib.Path(folder))
         bench.calibrate(arguments.point_seconds)
+        bench.measure_overhead()
         rows, near = compare_figures(bench, arguments)
         orders, agree = compare_orders(bench, arguments)
         if arguments.json:
             pathlib.Path(arguments.json).write_text(json.dumps(
-                {"workloads": rows, "comparisons": orders,
+                {"workloads": rows, "comparisons": orders, "request_overhead_s": bench.overhead_s,
                  "calibration": json.loads(pathlib.Path(bench.calibration).read_text())}, indent=1))
     print(f"\nfigures within {LIMIT_PERCENT} % and counts equal: {'yes' if near else 'NO'}; "
           f"orders agree: {'yes' if agree else 'NO'}")

@@ -3,7 +3,7 @@
 import dataclasses
 
 ENGINE = ["--max-num-seqs", 32, "--max-num-batched-tokens", 160, "--max-model-len", 2048,
-          "--num-kv-blocks", 4096]
+          "--num-kv-blocks", 512]
 
 
 @dataclasses.dataclass
@@ -24,6 +24,11 @@ def closed(name, users, requests, *traffic, engine=None):
 def burst(name, size, *traffic, engine=None):
     return Case(name, ["--arrivals", "burst", "--burst-size", size, "--requests", size, *traffic],
                 engine or ENGINE, at_once=size)
+
+
+def overhead():
+    """Hardly anything is computed: what remains is how a request gets in and its token out."""
+    return closed("request overhead", 1, 60, "--prompt-tokens", 2, "--output-tokens", 1)
 
 
 TINY_CACHE = ["--max-num-seqs", 32, "--max-num-batched-tokens", 160, "--max-model-len", 256,
@@ -87,7 +92,7 @@ COMPARISONS = [
     Comparison("block-size=8,16,32,64",
                closed("block-size", 2, 16, "--prefix-tokens", 250, "--prompt-tokens", 16,
                       "--output-tokens", 16, engine=NO_BLOCKS),
-               [block_size_flags(size, 4096) for size in (8, 16, 32, 64)], "ttft_s"),
+               [block_size_flags(size, 512) for size in (8, 16, 32, 64)], "ttft_s"),
     Comparison("weights=bf16,q8_0,q4_1",
                closed("weights", 2, 8, "--prompt-tokens", 64, "--output-tokens", 96),
                ["BF16", "Q8_0", "Q4_1"], "output_tokens_per_s", formats=True),

@@ -1,5 +1,6 @@
 """What is compared: a few figures of a simulation and of a real run, and how they differ."""
 
+import math
 import statistics
 
 
@@ -15,17 +16,22 @@ def of_simulation(report):
     }
 
 
+def percentile(values, percent):
+    """By nearest rank, as the simulation's; 0 of none. Between the middle two of a few requests lies
+    a whole step."""
+    return sorted(values)[math.ceil(percent / 100 * len(values)) - 1] if values else 0.0
+
+
 def of_requests(requests, tokens, counters):
     """`requests` and `tokens` as replay() returns them; `counters`: how far the server's counters
     moved meanwhile."""
     gaps = [b - a for request in requests
             for a, b in zip(request.event_s, request.event_s[1:])]
-    gaps.sort()
     return {
         "output_tokens_per_s": tokens / max(request.event_s[-1] for request in requests),
-        "ttft_s": statistics.median(request.event_s[0] - request.sent_s for request in requests),
-        "itl_s": gaps[len(gaps) // 2] if gaps else 0.0,
-        "itl_p99_s": gaps[int(0.99 * len(gaps))] if gaps else 0.0,
+        "ttft_s": percentile([request.event_s[0] - request.sent_s for request in requests], 50),
+        "itl_s": percentile(gaps, 50),
+        "itl_p99_s": percentile(gaps, 99),
         "preemptions": counters["vllm:num_preemptions_total"],
         "cached_tokens": counters["vllm:prompt_tokens_cached_total"],
     }

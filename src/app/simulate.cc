@@ -213,6 +213,7 @@ Result<plan::SimulationReport> MakeReport(const SimulateFlags& flags) {
   plan::SimulationOptions options;
   options.slo = report.slo;
   KVASIR_ASSIGN_OR_RETURN(options.seconds_max, ReadDurationLimit(flags));
+  KVASIR_ASSIGN_OR_RETURN(options.request_overhead_s, ReadRequestOverhead(flags));
 
   KVASIR_ASSIGN_OR_RETURN(const plan::ScenarioSpec base, ReadScenario(flags));
   std::vector<plan::ScenarioSpec> specs = {base};

@@ -100,6 +100,11 @@ void AddArrivalFlags(CLI::App& command, SimulateFlags& flags) {
                   "none")
       ->group(group);
   command
+      .add_option("--request-overhead", flags.request_overhead,
+                  "Time from sending a request until it stands in the queue: network, HTTP, JSON, "
+                  "tokenizing (2ms); default: none")
+      ->group(group);
+  command
       .add_option("--requests", flags.requests,
                   "Requests (conversations, with --turns) in all; default: 1000")
       ->check(CLI::Range(int64_t{1}, kRequestsMax))

@@ -44,6 +44,7 @@ struct SimulateFlags {
   std::string burst_every = "10s";
   int64_t users = 0;
   std::string think_time;
+  std::string request_overhead;
   int64_t requests = 0;
   std::string duration;
   std::string prompt_tokens;
@@ -106,5 +107,7 @@ struct Traffic {
 [[nodiscard]] Result<plan::ScenarioSpec> ReadScenario(const SimulateFlags& flags);
 /// Simulated seconds, 0: no limit.
 [[nodiscard]] Result<double> ReadDurationLimit(const SimulateFlags& flags);
+/// Seconds from sending a request until it stands in the queue.
+[[nodiscard]] Result<double> ReadRequestOverhead(const SimulateFlags& flags);
 
 }  // namespace kvasir::app

@@ -66,9 +66,10 @@ Status ReadLength(const char* flag, const std::string& text, plan::LengthSpec& l
   return Status::Ok();
 }
 
-Status ReadTime(const char* flag, const std::string& text, double& seconds) {
+Status ReadTime(const char* flag, const std::string& text, double& seconds,
+                bool zero_allowed = false) {
   if (text.empty()) return Status::Ok();
-  KVASIR_ASSIGN_OR_RETURN(seconds, plan::ParseDuration(text, flag));
+  KVASIR_ASSIGN_OR_RETURN(seconds, plan::ParseDuration(text, flag, zero_allowed));
   return Status::Ok();
 }
 
@@ -178,7 +179,7 @@ Result<plan::TrafficSpec> ReadTrafficSpec(const SimulateFlags& flags) {
   KVASIR_RETURN_IF_ERROR(ReadLength("turns", flags.turns, traffic.turns));
   KVASIR_RETURN_IF_ERROR(ReadLength("turn-tokens", flags.turn_tokens, traffic.turn));
   KVASIR_RETURN_IF_ERROR(ReadLength("document-tokens", flags.document_tokens, traffic.document));
-  KVASIR_RETURN_IF_ERROR(ReadTime("think-time", flags.think_time, traffic.think_s));
+  KVASIR_RETURN_IF_ERROR(ReadTime("think-time", flags.think_time, traffic.think_s, true));
   if (flags.prefix_tokens >= 0) traffic.prefix_tokens = flags.prefix_tokens;
   if (flags.prefixes >= 0) traffic.prefixes_count = flags.prefixes;
   if (flags.prefix_share >= 0) traffic.prefix_share = flags.prefix_share;
@@ -387,6 +388,12 @@ std::vector<double> LoadsAround(const Traffic& traffic) {
 Result<double> ReadDurationLimit(const SimulateFlags& flags) {
   double seconds = 0;
   KVASIR_RETURN_IF_ERROR(ReadTime("duration", flags.duration, seconds));
+  return seconds;
+}
+
+Result<double> ReadRequestOverhead(const SimulateFlags& flags) {
+  double seconds = 0;
+  KVASIR_RETURN_IF_ERROR(ReadTime("request-overhead", flags.request_overhead, seconds, true));
   return seconds;
 }
 

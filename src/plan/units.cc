@@ -45,8 +45,8 @@ Result<int64_t> ParseTokens(std::string_view text, std::string_view flag) {
   return static_cast<int64_t>(tokens);
 }
 
-Result<double> ParseDuration(std::string_view text, std::string_view flag) {
-  constexpr double kLeast = 1e-9;
+Result<double> ParseDuration(std::string_view text, std::string_view flag, bool zero_allowed) {
+  const double least = zero_allowed ? 0 : 1e-9;
   constexpr double kMost = 1e8;
   const NumberAndUnit split = Split(text);
   double factor = 0;
@@ -54,12 +54,13 @@ Result<double> ParseDuration(std::string_view text, std::string_view flag) {
   if (split.unit == "ms") factor = 1e-3;
   if (split.unit == "us") factor = 1e-6;
   const double seconds = split.number * factor;
-  if (!split.ok || factor == 0 || !(seconds >= kLeast && seconds <= kMost)) {
-    return MakeParamError(
-        ErrorCode::kInvalidArgument, std::string(flag),
-        "--{}: expected a time {}, as 50ms or 2s, got '{}'", flag,
-        split.ok && split.unit.empty() ? "with its unit" : "above 0, at most 100000000s",
-        files::Printable(text, kShownMax));
+  if (!split.ok || factor == 0 || !(seconds >= least && seconds <= kMost)) {
+    const char* const range =
+        zero_allowed ? "from 0s to 100000000s" : "above 0, at most 100000000s";
+    return MakeParamError(ErrorCode::kInvalidArgument, std::string(flag),
+                          "--{}: expected a time {}, as 50ms or 2s, got '{}'", flag,
+                          split.ok && split.unit.empty() ? "with its unit" : range,
+                          files::Printable(text, kShownMax));
   }
   return seconds;
 }

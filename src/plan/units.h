@@ -12,8 +12,10 @@ namespace kvasir::plan {
 
 /// "8192", "8k" (8,192), "1m" (1,048,576). At least 1. `flag` names the flag in messages.
 [[nodiscard]] Result<int64_t> ParseTokens(std::string_view text, std::string_view flag);
-/// "2s", "50ms", "100us". Above 0. A number without a unit is refused: 50 of what?
-[[nodiscard]] Result<double> ParseDuration(std::string_view text, std::string_view flag);
+/// "2s", "50ms", "100us". Above 0, or "0s" where that is allowed. A number without a unit is
+/// refused: 50 of what?
+[[nodiscard]] Result<double> ParseDuration(std::string_view text, std::string_view flag,
+                                           bool zero_allowed = false);
 
 /// "65.2 GB", "940 B".
 [[nodiscard]] std::string BytesText(double bytes);

@@ -26,6 +26,7 @@ struct RequestRecord {
   int32_t turn = 0;
   RequestEnd end = RequestEnd::kUnfinished;
   double arrival_s = 0;
+  double queued_s = 0;            ///< stood in the queue, or was refused there
   double scheduled_s = kNever;    ///< the first step that it sat in began
   double first_token_s = kNever;  ///< TTFT is first_token_s - arrival_s
   double end_s = kNever;          ///< last token, or refusal

@@ -61,7 +61,7 @@ class Simulation {
         core_.Step();
         continue;
       }
-      const double next_s = workload_.NextArrival();
+      const double next_s = NextInQueue();
       if (next_s == kNoArrival) break;
       clock_.Advance(std::max<TimeNs>(0, ToNs(next_s) - clock_.Now()));
     }
@@ -89,11 +89,17 @@ class Simulation {
     TimeNs last_token_ = 0;
   };
 
+  /// When the next request stands in the queue.
+  [[nodiscard]] double NextInQueue() const {
+    const double sent_s = workload_.NextArrival();
+    return sent_s == kNoArrival ? kNoArrival : sent_s + options_.request_overhead_s;
+  }
+
   /// True where one was refused or taken; those that come of it may be due at once, too.
   bool TakeArrivals() {
     bool any = false;
     while (true) {
-      const double next_s = workload_.NextArrival();
+      const double next_s = NextInQueue();
       if (next_s == kNoArrival || ToNs(next_s) > clock_.Now()) return any;
       Take(workload_.Take());
       any = true;
@@ -106,6 +112,7 @@ class Simulation {
     record.session = taken.in_session ? taken.unit : -1;
     record.turn = taken.turn;
     record.arrival_s = taken.arrival_s;
+    record.queued_s = taken.arrival_s + options_.request_overhead_s;
     record.prompt_tokens = taken.prompt_tokens;
     Request request;
     const int64_t longest = config_.max_model_len;
@@ -128,7 +135,7 @@ class Simulation {
       Refuse(record, RequestEnd::kQueueFull, taken);
       return;
     }
-    const TimeNs arrival = ToNs(taken.arrival_s);
+    const TimeNs arrival = ToNs(record.queued_s);
     core_.Enqueue(index + 1, std::move(request),
                   std::make_shared<Listener>(this, std::move(taken), index), arrival);
   }
@@ -161,7 +168,7 @@ class Simulation {
         event.finish == FinishReason::kLength || event.finish == FinishReason::kStop;
     record.end = finished ? RequestEnd::kFinished : RequestEnd::kWaitedOut;
     record.end_s = ToSeconds(now);
-    if (finished) record.scheduled_s = record.arrival_s + ToSeconds(event.queue_ns);
+    if (finished) record.scheduled_s = record.queued_s + ToSeconds(event.queue_ns);
     ++ended_count_;
     workload_.Ended(request, record.end_s, !finished);
   }

@@ -25,6 +25,8 @@ struct SimulationOptions {
   int64_t details_max = 0;     ///< steps kept in full
   int64_t snapshots_max = 0;   ///< of the cache's map; 0 or at least 2
   double seconds_max = 0;      ///< simulated; 0: until all requests have ended
+  /// From a request's being sent until it stands in the queue: network, HTTP, JSON, tokenizing.
+  double request_overhead_s = 0;
   /// Called now and then; returning false ends the simulation. May be empty.
   std::function<bool(const SimulationProgress&)> progress;
 };

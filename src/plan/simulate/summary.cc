@@ -79,7 +79,7 @@ void SummarizeRequests(const SimulationResult& result, int64_t warm_up, Summary&
     if (request.end != RequestEnd::kFinished) continue;
     ttft.push_back(request.TtftSeconds());
     end_to_end.push_back(request.EndToEndSeconds());
-    queue.push_back(request.scheduled_s - request.arrival_s);
+    queue.push_back(request.scheduled_s - request.queued_s);
     if (result.slo.Met(request)) ++kept;
   }
   summary.requests_count = static_cast<int64_t>(result.requests.size());

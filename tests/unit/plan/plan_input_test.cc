@@ -255,6 +255,9 @@ TEST(PlanInputTest, NumbersThatCannotBe) {
   }
   EXPECT_DOUBLE_EQ(ParseDuration("50ms", "max-itl").value(), 0.05);
   EXPECT_DOUBLE_EQ(ParseDuration("2s", "max-ttft").value(), 2.0);
+  EXPECT_DOUBLE_EQ(ParseDuration("0s", "think-time", true).value(), 0.0);
+  EXPECT_FALSE(ParseDuration("0s", "max-ttft").ok());
+  EXPECT_FALSE(ParseDuration("-1s", "think-time", true).ok());
   for (const char* text : {"", "0s", "-1s", "5min", "nan", "1e20s", "2", "0"}) {
     ExpectNames(ParseDuration(text, "max-itl").error(), "--max-itl");
   }

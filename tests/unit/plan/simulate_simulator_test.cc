@@ -68,6 +68,21 @@ TEST(Simulator, OneStreamTakesExactlyTheTimeOfItsSteps) {
   EXPECT_EQ(result.itl_s.count(), 20);
 }
 
+TEST(Simulator, ARequestTakesItsTimeToTheQueue) {
+  SimulationOptions options;
+  options.request_overhead_s = 0.005;
+  const SimulationResult result = Drive(Config(), ClosedLoop(1, 2, "250", "11"), options);
+  ASSERT_EQ(result.requests.size(), 2u);
+  for (const RequestRecord& request : result.requests) {
+    EXPECT_NEAR(request.TtftSeconds(), 0.005 + 0.55, 1e-9);
+    EXPECT_NEAR(request.queued_s, request.arrival_s + 0.005, 1e-9);
+    EXPECT_NEAR(request.scheduled_s, request.queued_s, 1e-9);  // nobody else is there
+  }
+  EXPECT_NEAR(result.requests[1].arrival_s, result.requests[0].end_s, 1e-9);
+  EXPECT_NEAR(result.end_s, 2 * (0.005 + 0.55 + 1.01), 1e-9);
+  EXPECT_NEAR(result.busy_s, 2 * (0.55 + 1.01), 1e-9);
+}
+
 TEST(Simulator, SameSeedSameResult) {
   WorkloadSpec spec = ClosedLoop(6, 60, "20..300", "lognormal:40,1,200");
   const SimulationResult a = Drive(Config(60), spec);

@@ -32,6 +32,7 @@ SimulationResult TenRequests() {
     RequestRecord& request = result.requests.emplace_back();
     request.end = RequestEnd::kFinished;
     request.arrival_s = i;
+    request.queued_s = i + 0.125;
     request.scheduled_s = i + 0.5;
     request.first_token_s = 2.0 * i;
     request.end_s = 2.0 * i + 1;
@@ -52,7 +53,7 @@ TEST(Summary, FiguresAreWhatTheirNamesSay) {
   EXPECT_EQ(summary.ttft.p99_s, 10);
   EXPECT_EQ(summary.ttft.mean_s, 5.5);
   EXPECT_NEAR(summary.itl.p50_s, 0.1, 0.0006);
-  EXPECT_EQ(summary.queue.max_s, 0.5);
+  EXPECT_EQ(summary.queue.max_s, 0.375);
   EXPECT_EQ(summary.sequences_per_step, 4);
   EXPECT_EQ(summary.tokens_per_step, 17);
   EXPECT_EQ(summary.running_mean, 4);
