@@ -80,10 +80,15 @@ struct LineReader::Terminal {
       char byte = 0;
       const ssize_t count = ReadByte(Of(edit).interrupt_fd, byte);
       if (count <= 0) return static_cast<int>(count);
-      const size_t used = std::mbrtowc(character, &byte, 1, &state);
-      if (used == static_cast<size_t>(-1)) {  // no character of this locale
-        errno = EILSEQ;
-        return -1;
+      size_t used = std::mbrtowc(character, &byte, 1, &state);
+      if (used == static_cast<size_t>(-1)) {
+        // What is no character of this locale is left out; the byte that shows it may begin one.
+        state = {};
+        used = std::mbrtowc(character, &byte, 1, &state);
+        if (used == static_cast<size_t>(-1)) {
+          state = {};
+          continue;
+        }
       }
       if (used != static_cast<size_t>(-2)) return 1;
     }

@@ -38,6 +38,14 @@ class Terminal:
         before, _, self.shown = self.shown.partition(text)
         return before
 
+    def prompt(self):
+        """The prompt is there, and keys are no longer taken by the terminal's own line."""
+        self.read_until(b"> ")
+        deadline = time.monotonic() + 30
+        while termios.tcgetattr(self.fd)[3] & termios.ICANON:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
     def type(self, keys):
         os.write(self.fd, keys)
 
@@ -58,19 +66,33 @@ def terminal():
 
 
 def test_lines_are_edited_and_come_back(terminal):
-    terminal.read_until(b"> ")
+    terminal.prompt()
     terminal.type("Hellö\x7fo\n".encode())  # one backspace takes the whole character
     terminal.read_until(b"tokens/s")
-    terminal.read_until(b"> ")
+    terminal.prompt()
     terminal.type(b"\x1b[A")  # the line before
     terminal.read_until(b"Hello")
     terminal.type(b"\n")
     terminal.read_until(b"tokens/s")
-    terminal.read_until(b"> ")
+    terminal.prompt()
     terminal.type(b"/nothing\n")
     terminal.read_until(b"/nothing is no command")
-    terminal.read_until(b"> ")
+    terminal.prompt()
     terminal.type(b"\x04")  # Ctrl-D
+    assert terminal.end() == 0
+
+
+def test_bytes_that_are_no_character_are_left_out(terminal):
+    terminal.prompt()
+    terminal.type(b"Hel\xc3lo\xff\n")
+    terminal.read_until(b"tokens/s")
+    terminal.prompt()
+    terminal.type(b"\x1b[A")  # the line before, as it was taken
+    terminal.read_until(b"Hello")
+    terminal.type(b"\n")
+    terminal.read_until(b"tokens/s")
+    terminal.prompt()
+    terminal.type(b"\x04")
     assert terminal.end() == 0
 
 
@@ -78,21 +100,21 @@ def test_help_quit_and_a_full_context():
     opened = Terminal("--max-model-len", "32")
     try:
         opened.read_until(b"/help shows these lines.")
-        opened.read_until(b"> ")
+        opened.prompt()
         opened.type(b"/help\n")
         opened.read_until(b"/clear forgets the conversation")
-        opened.read_until(b"> ")
+        opened.prompt()
         opened.type(b"Hi\n")
         opened.read_until(b"tokens/s")
-        opened.read_until(b"> ")
+        opened.prompt()
         opened.type(b"Hello once more\n")
         opened.read_until(b"the context of 32 tokens is full: /clear forgets the conversation")
-        opened.read_until(b"> ")
+        opened.prompt()
         opened.type(b"/clear\n")
-        opened.read_until(b"> ")
+        opened.prompt()
         opened.type(b"Hi\n")
         opened.read_until(b"tokens/s")
-        opened.read_until(b"> ")
+        opened.prompt()
         opened.type(b"/quit\n")
         assert opened.end() == 0
     finally:
@@ -102,7 +124,7 @@ def test_help_quit_and_a_full_context():
 
 
 def test_ctrl_c_at_the_prompt_ends_it_and_leaves_the_terminal_as_it_was(terminal):
-    terminal.read_until(b"> ")
+    terminal.prompt()
     terminal.type(b"half a li")
     terminal.read_until(b"li")
     terminal.type(b"\x03")

@@ -233,7 +233,7 @@ LLAMA = TINY / "llama"
     ["chat", LLAMA, "--max-tokens", 4],
     ["plan", LLAMA],
     ["plan", LLAMA, "--json"],
-    ["simulate", LLAMA, "--duration", 1],
+    ["simulate", LLAMA, "--requests", 10, "--prompt-tokens", 32, "--output-tokens", 4],
 ], ids=lambda arguments: " ".join(str(word)[-12:] for word in arguments)[:48])
 def test_a_full_disk_is_said(arguments):
     stdin = '{"messages": [{"role": "user", "content": "Hi"}]}'
