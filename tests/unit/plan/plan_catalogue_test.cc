@@ -126,6 +126,7 @@ constexpr KvFigure kKv[] = {
     {"qwen3-30b-a3b", 96 * kKiB, 96 * kKiB},
     {"qwen3-235b-a22b", 188 * kKiB, 188 * kKiB},
     {"qwen3-next-80b", 24 * kKiB, 24 * kKiB},
+    {"phi-4-mini", 128 * kKiB, 128 * kKiB},
     {"gpt-oss-120b", 73'728, 36'864},
     {"gpt-oss-20b", 48 * kKiB, 24 * kKiB},
     {"glm-4-9b", 40 * kKiB, 40 * kKiB},

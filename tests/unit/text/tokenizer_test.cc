@@ -188,7 +188,10 @@ TEST(Tokenizer, SegmentsAroundSpecialTokensAreIndependent) {
     expected.push_back(*id);
     const Ids behind = tokenizer->Encode(right);
     expected.insert(expected.end(), behind.begin(), behind.end());
-    ASSERT_EQ(tokenizer->Encode(left + "<s>" + right), expected);
+    std::string text = left;
+    text += "<s>";
+    text += right;
+    ASSERT_EQ(tokenizer->Encode(text), expected);
   }
 }
 
