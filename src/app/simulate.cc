@@ -222,11 +222,8 @@ Result<plan::SimulationReport> MakeReport(const SimulateFlags& flags) {
     report.compared = flags.compare.substr(0, flags.compare.find('='));
   }
   // All are made before any runs, so that what is wrong with the last is said at once.
-  std::vector<plan::Scenario> scenarios;
-  for (const plan::ScenarioSpec& spec : specs) {
-    KVASIR_ASSIGN_OR_RETURN(plan::Scenario scenario, plan::MakeScenario(spec));
-    scenarios.push_back(std::move(scenario));
-  }
+  KVASIR_ASSIGN_OR_RETURN(const std::vector<plan::Scenario> scenarios,
+                          plan::MakeScenarios(specs, report.compared));
   if (!flags.write_requests.empty()) {
     KVASIR_RETURN_IF_ERROR(WriteRequests(flags.write_requests, traffic, base.shape.vocab_size));
   }

@@ -80,6 +80,43 @@ std::string Gigabytes(int64_t bytes) {
   return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
 }
 
+/// In front of what is wrong with one variant of several.
+std::string Of(const ScenarioSpec& spec) { return spec.variant.empty() ? "" : spec.variant + ": "; }
+
+/// What the machine leaves for the KV cache, the states of all seats set aside.
+int64_t BlocksLeft(const MemoryPlan& plan, const engine::EngineConfig& config) {
+  const int64_t states = config.max_num_seqs * plan.state_bytes_per_sequence;
+  const int64_t bytes = plan.cache.block_bytes;
+  return plan.cache.blocks_count - (states + bytes - 1) / bytes;
+}
+
+Error DoesNotFit(const ScenarioSpec& spec, const Weights& weights, const MemoryPlan& plan,
+                 const engine::EngineConfig& config) {
+  const auto fails = [&](const std::string& rows, const std::string& cure) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "{}{} does not fit {} x {}: weights take {}{} of {} on each, and what is left "
+                     "holds no KV cache{}",
+                     Of(spec), spec.shape.name, spec.tensor_parallel, spec.hardware->name,
+                     Gigabytes(plan.weights_bytes_per_device), rows,
+                     Gigabytes(plan.usable_bytes_per_device), cure);
+  };
+  // A step of fewer tokens helps only where one of a single token would.
+  const MemoryPlan least =
+      PlanMemory(*spec.hardware, spec.shape, MemoryOptionsOf(spec, weights, 1));
+  if (BlocksLeft(least, config) < std::ssize(config.cache.groups)) return fails("", "");
+  const char* cure = "a smaller --max-num-batched-tokens takes less";
+  if (!config.enable_chunked_prefill) {
+    cure = spec.max_num_batched_tokens > 0
+               ? "a smaller --max-model-len with a smaller --max-num-batched-tokens takes less, or "
+                 "chunked prefill"
+               : "without chunked prefill a prompt is computed whole: a smaller --max-model-len "
+                 "takes less";
+  }
+  return fails(fmt::format(" and the rows of a step of {} tokens {}", config.max_num_batched_tokens,
+                           Gigabytes(plan.activations_bytes_per_device)),
+               fmt::format("; {}", cure));
+}
+
 Result<std::unique_ptr<StepCostModel>> MakeCost(const ScenarioSpec& spec, const Weights& weights,
                                                 const CacheSpec& cache) {
   if (spec.calibration) {
@@ -118,17 +155,8 @@ Result<int64_t> ChooseBlocks(const ScenarioSpec& spec, const Weights& weights, i
       PlanMemory(*spec.hardware, spec.shape,
                  MemoryOptionsOf(spec, weights, scenario.engine.max_num_batched_tokens));
   scenario.weights_bytes = plan.weights_bytes;
-  const int64_t states = spec.engine.max_num_seqs * plan.state_bytes_per_sequence;
-  const int64_t blocks =
-      plan.cache.blocks_count - (states + cache.block_bytes - 1) / cache.block_bytes;
-  if (blocks < static_cast<int64_t>(cache.groups.size())) {
-    return MakeError(ErrorCode::kInvalidArgument,
-                     "{} does not fit {} x {}: weights take {} of {} on each, and what is left "
-                     "holds no KV cache",
-                     spec.shape.name, spec.tensor_parallel, spec.hardware->name,
-                     Gigabytes(plan.weights_bytes_per_device),
-                     Gigabytes(plan.usable_bytes_per_device));
-  }
+  const int64_t blocks = BlocksLeft(plan, spec.engine);
+  if (blocks < std::ssize(cache.groups)) return DoesNotFit(spec, weights, plan, scenario.engine);
   return std::min(blocks, useful);
 }
 
@@ -138,16 +166,51 @@ Status ChooseLength(const ScenarioSpec& spec, int64_t length, Scenario& scenario
   const int64_t longest = LongestThatFits(config.cache, config, blocks, length);
   if (longest == length) return Status::Ok();
   if (spec.max_model_len > 0 || longest == 0) {
-    return MakeError(ErrorCode::kInvalidArgument,
-                     "the KV cache has {} blocks of {} tokens, but a request of {} tokens takes {}",
-                     blocks, config.cache.block_tokens, length,
-                     BlocksFor(config.cache, config, length));
+    return MakeError(
+        ErrorCode::kInvalidArgument,
+        "{}the KV cache has {} blocks of {} tokens, but a request of {} tokens takes {}", Of(spec),
+        blocks, config.cache.block_tokens, length, BlocksFor(config.cache, config, length));
   }
   config.max_model_len = longest;
   scenario.notes.push_back(
       fmt::format("the KV cache has {} blocks: requests may be {} tokens long, the model could {}",
                   blocks, longest, length));
   return Status::Ok();
+}
+
+/// Blocks of every variant where what is compared is not memory; 0: each its own.
+int64_t BlocksInCommon(const std::vector<Scenario>& scenarios, std::string_view compared) {
+  int64_t least = scenarios[0].engine.cache.blocks_count;
+  int64_t most = least;
+  for (const Scenario& scenario : scenarios) {
+    least = std::min(least, scenario.engine.cache.blocks_count);
+    most = std::max(most, scenario.engine.cache.blocks_count);
+  }
+  if (least == most) return 0;
+  // The machine leaves the same for both, and more than one of them can use is of use to the other.
+  if (compared == "kv-allocation") return most;
+  // The rows of a longer step leave less.
+  const bool switched =
+      compared == "batching" || compared == "prefix-caching" || compared == "chunked-prefill";
+  return switched ? least : 0;
+}
+
+void NoteOtherSizes(std::vector<Scenario>& scenarios) {
+  const auto bytes = [](const Scenario& scenario) {
+    return scenario.engine.cache.blocks_count * scenario.engine.cache.block_bytes;
+  };
+  int64_t most = 0;
+  int64_t block = 0;
+  for (const Scenario& scenario : scenarios) {
+    most = std::max(most, bytes(scenario));
+    block = std::max(block, scenario.engine.cache.block_bytes);
+  }
+  for (Scenario& scenario : scenarios) {
+    if (bytes(scenario) + block > most) continue;  // but for a last block
+    scenario.notes.push_back(
+        fmt::format("the KV cache takes {}, another variant's {}: --num-kv-blocks makes them equal",
+                    Gigabytes(bytes(scenario)), Gigabytes(most)));
+  }
 }
 
 std::vector<std::string_view> SplitList(std::string_view text) {
@@ -273,6 +336,26 @@ Result<Scenario> MakeScenario(const ScenarioSpec& spec) {
   KVASIR_RETURN_IF_ERROR(engine::ValidateEngineConfig(config));
   KVASIR_RETURN_IF_ERROR(ChooseLength(spec, config.max_model_len, scenario));
   return scenario;
+}
+
+Result<std::vector<Scenario>> MakeScenarios(std::vector<ScenarioSpec> specs,
+                                            std::string_view compared) {
+  const auto make = [&]() -> Result<std::vector<Scenario>> {
+    std::vector<Scenario> scenarios;
+    for (const ScenarioSpec& spec : specs) {
+      KVASIR_ASSIGN_OR_RETURN(Scenario scenario, MakeScenario(spec));
+      scenarios.push_back(std::move(scenario));
+    }
+    return scenarios;
+  };
+  KVASIR_ASSIGN_OR_RETURN(std::vector<Scenario> scenarios, make());
+  if (const int64_t blocks = BlocksInCommon(scenarios, compared); blocks > 0) {
+    for (ScenarioSpec& spec : specs) spec.num_kv_blocks = blocks;
+    KVASIR_ASSIGN_OR_RETURN(scenarios, make());
+  }
+  // Weights and machines differ in the room they leave, which is part of the answer.
+  if (compared != "weights" && compared != "hardware") NoteOtherSizes(scenarios);
+  return scenarios;
 }
 
 Result<std::vector<ScenarioSpec>> MakeVariants(const ScenarioSpec& base, std::string_view compare) {

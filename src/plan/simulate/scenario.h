@@ -55,6 +55,11 @@ struct Scenario {
 /// Errors: a model that does not fit the machine, sizes that do not fit each other.
 [[nodiscard]] Result<Scenario> MakeScenario(const ScenarioSpec& spec);
 
+/// Of one comparison, whose setting is `compared`: with KV caches of one size wherever that is not
+/// about memory, and a note where sizes differ all the same.
+[[nodiscard]] Result<std::vector<Scenario>> MakeScenarios(std::vector<ScenarioSpec> specs,
+                                                          std::string_view compared);
+
 /// The variants of `compare`: kv-allocation, batching, prefix-caching, chunked-prefill, or a list:
 /// block-size=8,16,32, weights=bf16,fp8, max-num-seqs=..., max-num-batched-tokens=..., hardware=...
 /// A list of block sizes keeps the cache's bytes.

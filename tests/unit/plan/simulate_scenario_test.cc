@@ -212,6 +212,70 @@ TEST(Variants, SmallerWeightsLeaveMoreRoomAndTakeLessTime) {
   }
 }
 
+std::vector<Scenario> MakeAll(const ScenarioSpec& base, const std::string& compare) {
+  auto variants = MakeVariants(base, compare);
+  EXPECT_TRUE(variants.ok()) << variants.error().message;
+  auto scenarios = MakeScenarios(*std::move(variants), compare.substr(0, compare.find('=')));
+  EXPECT_TRUE(scenarios.ok()) << scenarios.error().message;
+  return *std::move(scenarios);
+}
+
+TEST(Variants, HaveCachesOfOneSizeWhereMemoryIsNotCompared) {
+  ScenarioSpec base = Spec("llama-3.1-8b", "l4");
+  base.max_model_len = 20'000;
+  base.engine.max_num_seqs = 1024;
+  const auto own = MakeVariants(base, "chunked-prefill").value();
+  const int64_t whole = Make(own[0]).engine.cache.blocks_count;
+  EXPECT_LT(whole, Make(own[1]).engine.cache.blocks_count);
+  for (const Scenario& scenario : MakeAll(base, "chunked-prefill")) {
+    EXPECT_EQ(scenario.engine.cache.blocks_count, whole);
+    EXPECT_TRUE(scenario.notes.empty());
+  }
+  // Windows: all seats can use more where each is reserved whole.
+  base = Spec("gpt-oss-20b", "h200");
+  base.engine.max_num_seqs = 4;
+  const auto pair = MakeVariants(base, "kv-allocation").value();
+  const int64_t reserved = Make(pair[0]).engine.cache.blocks_count;
+  EXPECT_GT(reserved, Make(pair[1]).engine.cache.blocks_count);
+  for (const Scenario& scenario : MakeAll(base, "kv-allocation")) {
+    EXPECT_EQ(scenario.engine.cache.blocks_count, reserved);
+  }
+  // What was asked for wins.
+  base.num_kv_blocks = 20'000;
+  for (const Scenario& scenario : MakeAll(base, "kv-allocation")) {
+    EXPECT_EQ(scenario.engine.cache.blocks_count, 20'000);
+  }
+}
+
+TEST(Variants, SayWhereTheirCachesDiffer) {
+  ScenarioSpec base = Spec("llama-3.1-8b", "l4");
+  base.max_model_len = 2000;
+  const std::vector<Scenario> scenarios = MakeAll(base, "max-num-seqs=2,4");
+  ASSERT_EQ(scenarios[0].notes.size(), 1u);
+  EXPECT_THAT(scenarios[0].notes[0], HasSubstr("the KV cache takes 0.5 GB, another variant's 1.0"));
+  EXPECT_TRUE(scenarios[1].notes.empty());
+  for (const Scenario& scenario : MakeAll(base, "block-size=8,16")) {
+    EXPECT_TRUE(scenario.notes.empty());
+  }
+}
+
+TEST(Variants, TellWhichOfThemDoesNotFitAndWhy) {
+  ScenarioSpec base = Spec("llama-3.1-8b", "l4");
+  const auto scenarios =
+      MakeScenarios(MakeVariants(base, "chunked-prefill").value(), "chunked-prefill");
+  ASSERT_FALSE(scenarios.ok());
+  EXPECT_THAT(scenarios.error().message,
+              testing::AllOf(HasSubstr("whole prompts: llama-3.1-8b does not fit 1 x l4: weights "
+                                       "take 16.1 GB and the rows of a step of 131072 tokens "),
+                             HasSubstr(" GB of 22.9 GB"), HasSubstr("a smaller --max-model-len")));
+  base.engine.enable_chunked_prefill = false;
+  EXPECT_THAT(ErrorOf(base), HasSubstr("a smaller --max-model-len"));
+  base.engine.enable_chunked_prefill = true;
+  base.max_num_batched_tokens = 131'072;
+  EXPECT_THAT(ErrorOf(base), HasSubstr("; a smaller --max-num-batched-tokens"));
+  EXPECT_THAT(ErrorOf(Spec("llama-3.1-405b", "l4")), testing::Not(HasSubstr("rows")));
+}
+
 TEST(Variants, SayWhatTheyExpect) {
   const ScenarioSpec base = Spec("llama-3.1-8b", "h100-80gb");
   for (const char* compare : {"", "batch", "block-size", "kv-allocation=paged", "colour=red"}) {
