@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,10 +15,12 @@
 
 #include "app/commands.h"
 #include "app/exit_codes.h"
+#include "app/model_path.h"
 #include "app/progress.h"
 #include "app/read_file.h"
 #include "app/simulate_flags.h"
 #include "base/clock.h"
+#include "files/printable.h"
 #include "plan/simulate/html_page.h"
 #include "plan/simulate/report.h"
 #include "plan/simulate/simulator.h"
@@ -203,7 +206,59 @@ std::string NoneFinished(const plan::Summary& summary, const plan::SimulationRes
                      summary.variant.empty() ? "" : ": ", summary.requests_count, reasons);
 }
 
+bool SameFile(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code error;
+  if (std::filesystem::exists(a, error) && std::filesystem::exists(b, error)) {
+    // What is written to a pipe or to /dev/null destroys nothing.
+    return std::filesystem::is_regular_file(a, error) && std::filesystem::equivalent(a, b, error);
+  }
+  // Of files that do not exist yet.
+  const auto whole_a = std::filesystem::weakly_canonical(a, error);
+  if (error) return false;
+  const auto whole_b = std::filesystem::weakly_canonical(b, error);
+  return !error && whole_a == whole_b;
+}
+
+// A file of the folder that a model is read from.
+bool OfModel(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) return false;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string kind = entry.path().extension().string();
+    const bool read = kind == ".json" || kind == ".safetensors" || kind == ".gguf";
+    if (read && SameFile(file, entry.path())) return true;
+  }
+  return false;
+}
+
+// What is written must not replace what was read, nor the other thing that is written.
+Status CheckOutputs(const SimulateFlags& flags) {
+  const auto model = ResolveModel(flags.engine.model);
+  const std::filesystem::path model_path =
+      model.ok() ? *model : std::filesystem::path(flags.engine.model);
+  const std::pair<const char*, std::string> outputs[] = {
+      {"--html", flags.html}, {"--write-requests", flags.write_requests}};
+  const std::pair<const char*, std::string> inputs[] = {{"--trace", flags.trace},
+                                                        {"--calibration", flags.calibration},
+                                                        {"--hardware", flags.hardware},
+                                                        {"model", model_path.string()},
+                                                        outputs[0]};
+  for (const auto& [flag, output] : outputs) {
+    if (output.empty()) continue;
+    for (const auto& [other, input] : inputs) {
+      if (input.empty() || flag == std::string_view(other)) continue;
+      const bool same =
+          SameFile(output, input) || (other == std::string_view("model") && OfModel(output, input));
+      if (!same) continue;
+      return MakeError(ErrorCode::kInvalidArgument, "{}: expected a file other than {}'s, got {}",
+                       flag, other, files::Printable(output));
+    }
+  }
+  return Status::Ok();
+}
+
 Result<plan::SimulationReport> MakeReport(const SimulateFlags& flags) {
+  KVASIR_RETURN_IF_ERROR(CheckOutputs(flags));
   if (!flags.html.empty()) KVASIR_RETURN_IF_ERROR(ForOutput(CheckWritable(flags.html)));
   KVASIR_ASSIGN_OR_RETURN(const Traffic traffic, ReadTraffic(flags));
   KVASIR_ASSIGN_OR_RETURN(std::vector<double> loads, ReadLoads(flags, traffic));

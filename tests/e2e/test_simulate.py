@@ -1,6 +1,7 @@
 """`kvasir simulate`: what it prints, and that it counts what the real server counts."""
 
 import json
+import shutil
 
 import pytest
 from conftest import TINY, Server, run_cli
@@ -144,6 +145,39 @@ def test_a_page_that_cannot_be_made_leaves_the_old_one(tmp_path):
     new = tmp_path / "new.html"
     run_cli("simulate", TINY / "llama", *MACHINE, "--rate", "0", "--html", new)
     assert not new.exists()
+
+
+@pytest.mark.parametrize("output", ["--html", "--write-requests"])
+def test_what_is_written_replaces_nothing_that_was_read(output, tmp_path):
+    trace = tmp_path / "keep.jsonl"
+    trace.write_text(TRACE)
+    (tmp_path / "linked").symlink_to(trace)
+    model = tmp_path / "model"
+    shutil.copytree(TINY / "llama", model)
+    config = (model / "config.json").read_text()
+
+    def refused(other, path, *flags):
+        shown = run_cli("simulate", model, *MACHINE, output, path, *flags)
+        assert (shown.returncode, shown.stdout) == (2, "")
+        assert shown.stderr.startswith(f"kvasir: {output}: expected a file other than {other}'s, got ")
+        assert shown.stderr.count("\n") == 1
+
+    for path in [trace, tmp_path / "linked", f"{tmp_path}/model/../keep.jsonl"]:
+        refused("--trace", path, "--trace", trace)
+    refused("--calibration", trace, "--calibration", trace)
+    refused("model", model / "config.json")
+    assert trace.read_text() == TRACE and (model / "config.json").read_text() == config
+    for null in ["/dev/null", tmp_path / "other"]:
+        assert run_cli("simulate", model, *MACHINE, output, null, "--trace", trace).returncode == 0
+
+
+def test_a_page_and_requests_need_two_files(tmp_path):
+    for other in ["same", "./same", "model/../same"]:
+        shown = run_cli("simulate", TINY / "llama", *MACHINE, "--html", tmp_path / "same",
+                        "--write-requests", f"{tmp_path}/{other}")
+        assert (shown.returncode, shown.stdout) == (2, "")
+        assert "--write-requests: expected a file other than --html's" in shown.stderr
+    assert not (tmp_path / "same").exists()
 
 
 def test_a_calibration_is_of_one_model_and_machine(tmp_path):
