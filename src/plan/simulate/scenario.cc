@@ -136,17 +136,36 @@ Result<std::unique_ptr<StepCostModel>> MakeCost(const ScenarioSpec& spec, const 
   return MakeRooflineCost(*spec.hardware, spec.shape, options);
 }
 
+/// As many as the pool can hold.
+Status CheckBlocks(const ScenarioSpec& spec, const CacheSpec& cache) {
+  if (spec.num_kv_blocks > kMostBlocks) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--num-kv-blocks: expected at most {} blocks, got {}", kMostBlocks,
+                     spec.num_kv_blocks);
+  }
+  const int64_t blocks = spec.kv_memory_bytes / cache.block_bytes;
+  if (spec.num_kv_blocks > 0 || spec.kv_memory_bytes == 0 ||
+      (blocks > 0 && blocks <= kMostBlocks)) {
+    return Status::Ok();
+  }
+  if (blocks > 0) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--kv-cache-memory-bytes: expected at most {} blocks of {} bytes, got {}",
+                     kMostBlocks, cache.block_bytes, spec.kv_memory_bytes);
+  }
+  return MakeError(ErrorCode::kInvalidArgument,
+                   "--kv-cache-memory-bytes: expected at least {} bytes, which a block of {} "
+                   "tokens takes, got {}",
+                   cache.block_bytes, cache.block_tokens, spec.kv_memory_bytes);
+}
+
 Result<int64_t> ChooseBlocks(const ScenarioSpec& spec, const Weights& weights, int64_t length,
                              Scenario& scenario) {
   const CacheSpec& cache = scenario.engine.cache;
-  if (spec.num_kv_blocks > 0) return spec.num_kv_blocks;
-  if (spec.kv_memory_bytes > 0) {
-    if (spec.kv_memory_bytes >= cache.block_bytes) return spec.kv_memory_bytes / cache.block_bytes;
-    return MakeError(ErrorCode::kInvalidArgument,
-                     "--kv-cache-memory-bytes: expected at least {} bytes, which a block of {} "
-                     "tokens takes, got {}",
-                     cache.block_bytes, cache.block_tokens, spec.kv_memory_bytes);
-  }
+  KVASIR_RETURN_IF_ERROR(CheckBlocks(spec, cache));
+  const int64_t asked =
+      spec.num_kv_blocks > 0 ? spec.num_kv_blocks : spec.kv_memory_bytes / cache.block_bytes;
+  if (asked > 0 && !spec.hardware) return asked;
   // More than this nobody can use.
   const int64_t useful =
       std::min(kMostBlocks, spec.engine.max_num_seqs * BlocksFor(cache, scenario.engine, length));
@@ -156,6 +175,17 @@ Result<int64_t> ChooseBlocks(const ScenarioSpec& spec, const Weights& weights, i
                  MemoryOptionsOf(spec, weights, scenario.engine.max_num_batched_tokens));
   scenario.weights_bytes = plan.weights_bytes;
   const int64_t blocks = BlocksLeft(plan, spec.engine);
+  if (asked > 0) {
+    if (asked > blocks) {
+      scenario.notes.push_back(fmt::format(
+          "{}: a KV cache of {} is more than the {} that {} x {} leaves: simulated all the same",
+          spec.num_kv_blocks > 0 ? "--num-kv-blocks" : "--kv-cache-memory-bytes",
+          Gigabytes(asked * cache.block_bytes),
+          Gigabytes(std::max<int64_t>(0, blocks) * cache.block_bytes), spec.tensor_parallel,
+          spec.hardware->name));
+    }
+    return asked;
+  }
   if (blocks < std::ssize(cache.groups)) return DoesNotFit(spec, weights, plan, scenario.engine);
   return std::min(blocks, useful);
 }
@@ -274,8 +304,8 @@ Result<ScenarioSpec> MakeListed(const ScenarioSpec& base, std::string_view name,
   if (name == "block-size") {
     // The same bytes in blocks of another size.
     if (base.num_kv_blocks > 0) {
-      spec.num_kv_blocks = std::max<int64_t>(
-          1, std::min(base.num_kv_blocks, kMostBlocks) * base.block_tokens / number);
+      KVASIR_RETURN_IF_ERROR(CheckBlocks(base, MakeCacheSpec(base.shape, base.kv, number)));
+      spec.num_kv_blocks = std::max<int64_t>(1, base.num_kv_blocks * base.block_tokens / number);
     }
     spec.block_tokens = number;
   } else if (name == "max-num-seqs") {
@@ -332,7 +362,6 @@ Result<Scenario> MakeScenario(const ScenarioSpec& spec) {
 
   KVASIR_ASSIGN_OR_RETURN(config.cache.blocks_count,
                           ChooseBlocks(spec, weights, config.max_model_len, scenario));
-  config.cache.blocks_count = std::min(config.cache.blocks_count, kMostBlocks);
   KVASIR_RETURN_IF_ERROR(engine::ValidateEngineConfig(config));
   KVASIR_RETURN_IF_ERROR(ChooseLength(spec, config.max_model_len, scenario));
   return scenario;

@@ -120,6 +120,29 @@ TEST(Scenario, SizesThatAreGivenWin) {
   EXPECT_EQ(Make(spec).engine.cache.blocks_count, 10);
 }
 
+TEST(Scenario, SaysWhereTheMachineHasLessThanWasAskedFor) {
+  ScenarioSpec spec = Spec("llama-3.1-8b", "h100-80gb");
+  spec.num_kv_blocks = 99'999'999'999'999;
+  EXPECT_EQ(ErrorOf(spec), "--num-kv-blocks: expected at most 16777216 blocks, got 99999999999999");
+  EXPECT_THAT(MakeVariants(spec, "block-size=8").error().message, HasSubstr("--num-kv-blocks"));
+  spec.num_kv_blocks = 0;
+  spec.kv_memory_bytes = int64_t{99} << 40;
+  EXPECT_THAT(ErrorOf(spec),
+              HasSubstr("--kv-cache-memory-bytes: expected at most 16777216 blocks"));
+  spec.kv_memory_bytes = int64_t{9} << 40;
+  Scenario scenario = Make(spec);
+  ASSERT_EQ(scenario.notes.size(), 1u);
+  EXPECT_THAT(scenario.notes[0], HasSubstr("--kv-cache-memory-bytes: a KV cache of 9895.6 GB is "
+                                           "more than the 6"));
+  EXPECT_EQ(scenario.engine.cache.blocks_count * scenario.engine.cache.block_bytes,
+            spec.kv_memory_bytes);
+  spec.kv_memory_bytes = 0;
+  spec.num_kv_blocks = 100'000;
+  EXPECT_THAT(Make(spec).notes, testing::ElementsAre(HasSubstr("--num-kv-blocks: a KV cache of")));
+  spec.num_kv_blocks = 10'000;
+  EXPECT_TRUE(Make(spec).notes.empty());
+}
+
 TEST(Scenario, SaysWhatDoesNotFit) {
   EXPECT_THAT(ErrorOf(Spec("llama-3.1-405b", "l4")),
               testing::AllOf(HasSubstr("l4"), HasSubstr("does not fit")));
