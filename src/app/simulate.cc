@@ -113,15 +113,22 @@ std::vector<std::pair<std::string, std::string>> Settings(const engine::EngineCo
   };
 }
 
-std::string MachineName(const plan::ScenarioSpec& spec) {
+// The machine of all variants, or the machines that are compared.
+std::string MachineName(const std::vector<plan::ScenarioSpec>& specs) {
+  const plan::ScenarioSpec& spec = specs[0];
   if (spec.calibration) {
     return fmt::format("{}, {} threads, {} kernels, as measured", spec.calibration->cpu,
                        spec.calibration->threads, spec.calibration->kernels);
   }
+  std::string titles = spec.hardware->title;
+  for (size_t i = 1; i < specs.size(); ++i) {
+    const std::string& title = specs[i].hardware->title;
+    if (title != specs[i - 1].hardware->title) titles += ", " + title;
+  }
   const std::string many =
       spec.tensor_parallel > 1 ? fmt::format("{} x ", spec.tensor_parallel) : "";
-  return fmt::format("{}{} ({:.0f} % of its bandwidth, {:.0f} % of its peak)", many,
-                     spec.hardware->title, 100 * spec.bandwidth_share, 100 * spec.compute_share);
+  return fmt::format("{}{} ({:.0f} % of its bandwidth, {:.0f} % of its peak)", many, titles,
+                     100 * spec.bandwidth_share, 100 * spec.compute_share);
 }
 
 // What was typed.
@@ -283,7 +290,7 @@ Result<plan::SimulationReport> MakeReport(const SimulateFlags& flags) {
     KVASIR_RETURN_IF_ERROR(WriteRequests(flags.write_requests, traffic, base.shape.vocab_size));
   }
   report.model = base.shape.name;
-  report.machine = MachineName(base);
+  report.machine = MachineName(specs);
   report.workload = traffic.words;
   report.load_unit = traffic.LoadUnit();
   report.slo_share = flags.slo_share;

@@ -152,6 +152,25 @@ Status CheckBesideTrace(const SimulateFlags& flags) {
   return Status::Ok();
 }
 
+// A setting that is compared has the values of its variants.
+Status CheckBesideCompare(const SimulateFlags& flags) {
+  const std::string name = flags.compare.substr(0, flags.compare.find('='));
+  const std::string flag = name == "prefix-caching"    ? "enable-prefix-caching"
+                           : name == "chunked-prefill" ? "enable-chunked-prefill"
+                                                       : name;
+  if (!flags.Given(flag.c_str())) return Status::Ok();
+  // --num-kv-blocks are blocks of --block-size, whose bytes all variants keep.
+  if (name == "block-size" && flags.engine.num_kv_blocks > 0) return Status::Ok();
+  for (const char* compared :
+       {"kv-allocation", "batching", "prefix-caching", "chunked-prefill", "block-size", "weights",
+        "hardware", "max-num-seqs", "max-num-batched-tokens"}) {
+    if (name != compared) continue;
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--{} does not go with --compare {}: each variant has its own", flag, name);
+  }
+  return Status::Ok();
+}
+
 // What a calibration cannot know: it holds for one model as it lay on one machine.
 Status CheckBesideCalibration(const SimulateFlags& flags) {
   for (const char* flag : {"hardware", "tensor-parallel", "weights", "memory-utilization",
@@ -362,6 +381,10 @@ Result<std::vector<double>> ReadLoads(const SimulateFlags& flags, const Traffic&
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
   }
   std::ranges::sort(loads);
+  if (const auto twice = std::ranges::adjacent_find(loads); twice != loads.end()) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--loads: expected each load once, got {:g} twice", *twice);
+  }
   return loads;
 }
 
@@ -399,6 +422,7 @@ Result<double> ReadRequestOverhead(const SimulateFlags& flags) {
 
 Result<plan::ScenarioSpec> ReadScenario(const SimulateFlags& flags) {
   const EngineFlags& engine = flags.engine;
+  KVASIR_RETURN_IF_ERROR(CheckBesideCompare(flags));
   plan::ScenarioSpec spec;
   KVASIR_ASSIGN_OR_RETURN(const std::filesystem::path path, ResolveModel(engine.model));
   auto shape = plan::FindModelShape(path.string());
@@ -421,7 +445,9 @@ Result<plan::ScenarioSpec> ReadScenario(const SimulateFlags& flags) {
     KVASIR_RETURN_IF_ERROR(
         plan::CheckCalibration(*spec.calibration, spec.shape, flags.calibration));
   }
-  if (!flags.hardware.empty() || !spec.calibration) {
+  // Machines that are compared are named there: this one need not be measured.
+  const bool compared = flags.compare.starts_with("hardware=");
+  if (!spec.calibration && !compared) {
     auto hardware = plan::FindHardware(flags.hardware.empty() ? "this" : flags.hardware);
     if (!hardware.ok()) return OfHardware(std::move(hardware).error());
     spec.hardware = *std::move(hardware);

@@ -82,6 +82,8 @@ def test_find_names_the_most_users(tmp_path):
     (["--variation", "3"], "--variation goes with --arrivals gamma"),
     (["--think-time", "3s"], "--think-time goes with --users"),
     (["--find", "users", "--max-ttft", "2s", "--arrivals", "burst"], "--find users goes with"),
+    (["--compare", "block-size=8,16,8"], "--compare block-size: expected each value once, got '8' twice"),
+    (["--loads", "1,2,1"], "--loads: expected each load once, got 1 twice"),
 ])
 def test_what_is_wrong_is_named_in_one_line(flags, words):
     shown = run_cli("simulate", TINY / "llama", *flags)
@@ -89,6 +91,30 @@ def test_what_is_wrong_is_named_in_one_line(flags, words):
     assert shown.stdout == ""
     assert shown.stderr.count("\n") == 1
     assert words in shown.stderr
+
+
+@pytest.mark.parametrize("flags, compare", [
+    (["--weights", "fp8"], "weights=bf16,fp8"), (["--hardware", "l4"], "hardware=l4,h200"),
+    (["--block-size", "8"], "block-size=8,16"), (["--kv-allocation", "paged"], "kv-allocation"),
+    (["--batching", "static"], "batching"), (["--enable-prefix-caching"], "prefix-caching"),
+    (["--no-enable-prefix-caching"], "prefix-caching"),
+    (["--no-enable-chunked-prefill"], "chunked-prefill"), (["--max-num-seqs", "4"], "max-num-seqs=2,4"),
+    (["--max-num-batched-tokens", "99"], "max-num-batched-tokens=64,128")])
+def test_what_is_compared_is_not_given_beside(flags, compare):
+    shown = run_cli("simulate", TINY / "llama", *flags, "--compare", compare)
+    assert (shown.returncode, shown.stdout) == (2, "")
+    flag = flags[0].replace("--no-", "--")
+    assert shown.stderr == (f"kvasir: {flag} does not go with --compare {compare.split('=')[0]}: "
+                            "each variant has its own\n")
+
+
+def test_what_a_comparison_reads_goes_with_it():
+    blocks = simulate(*SMALL, "--block-size", "8", "--num-kv-blocks", "64", "--compare", "block-size=16,32")
+    assert [variant["kv_tokens"] for variant in blocks["variants"]] == [512, 512]
+    simulate(*SMALL, "--max-num-seqs", "8", "--num-kv-blocks", "64", "--compare", "weights=bf16,fp8")
+    shown = run_cli("simulate", TINY / "llama", *SMALL, "--compare", "hardware=l4,h200")
+    assert shown.returncode == 0
+    assert "llama on NVIDIA L4 24 GB, NVIDIA H200" in shown.stdout.splitlines()[0]
 
 
 TRACE = '{"timestamp": 0, "input_length": 20, "output_length": 4}\n'

@@ -316,6 +316,14 @@ Result<ScenarioSpec> MakeListed(const ScenarioSpec& base, std::string_view name,
   return spec;
 }
 
+/// Of the list of `name`: the same value, though perhaps written otherwise.
+bool SameIn(std::string_view name, const ScenarioSpec& a, const ScenarioSpec& b) {
+  if (name == "hardware") return a.variant == b.variant;  // two files may use one name
+  return a.weights == b.weights && a.block_tokens == b.block_tokens &&
+         a.engine.max_num_seqs == b.engine.max_num_seqs &&
+         a.max_num_batched_tokens == b.max_num_batched_tokens;
+}
+
 }  // namespace
 
 Result<Scenario> MakeScenario(const ScenarioSpec& spec) {
@@ -397,6 +405,12 @@ Result<std::vector<ScenarioSpec>> MakeVariants(const ScenarioSpec& base, std::st
     if (std::ranges::find(kLists, name) != std::end(kLists)) {
       for (const std::string_view value : SplitList(compare.substr(equals + 1))) {
         KVASIR_ASSIGN_OR_RETURN(ScenarioSpec spec, MakeListed(base, name, value));
+        if (std::ranges::any_of(variants,
+                                [&](const auto& other) { return SameIn(name, spec, other); })) {
+          return MakeError(ErrorCode::kInvalidArgument,
+                           "--compare {}: expected each value once, got '{}' twice", name,
+                           files::Printable(value, 40));
+        }
         variants.push_back(std::move(spec));
       }
       return variants;

@@ -306,6 +306,12 @@ TEST(Variants, SayWhatTheyExpect) {
     ASSERT_FALSE(variants.ok()) << compare;
     EXPECT_THAT(variants.error().message, HasSubstr(fmt::format("got '{}'", compare)));
   }
+  for (const char* compare : {"block-size=8,16,8", "max-num-seqs=8,08", "weights=fp8,fp8",
+                              "weights=shipped,as-shipped", "hardware=l4,h200,l4"}) {
+    const auto variants = MakeVariants(base, compare);
+    ASSERT_FALSE(variants.ok()) << compare;
+    EXPECT_THAT(variants.error().message, HasSubstr("expected each value once, got '"));
+  }
   EXPECT_THAT(MakeVariants(base, "block-size=8,x").error().message, HasSubstr("got 'x'"));
   EXPECT_THAT(MakeVariants(base, "block-size=0").error().message, HasSubstr("got '0'"));
   EXPECT_THAT(MakeVariants(base, "weights=bf16,int3").error().message, HasSubstr("int3"));
