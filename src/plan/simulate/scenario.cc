@@ -372,6 +372,14 @@ Result<Scenario> MakeScenario(const ScenarioSpec& spec) {
                           ChooseBlocks(spec, weights, config.max_model_len, scenario));
   KVASIR_RETURN_IF_ERROR(engine::ValidateEngineConfig(config));
   KVASIR_RETURN_IF_ERROR(ChooseLength(spec, config.max_model_len, scenario));
+  const bool states = std::ranges::any_of(
+      spec.shape.layers, [](const LayerShape& layer) { return layer.kind == LayerKind::kLinear; });
+  if (states && config.enable_prefix_caching) {
+    scenario.notes.emplace_back(
+        "found in the cache: linear states are taken as if any cached block could be resumed; a "
+        "server "
+        "needs snapshots of them, which are not counted");
+  }
   return scenario;
 }
 

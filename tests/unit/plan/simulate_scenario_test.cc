@@ -143,6 +143,15 @@ TEST(Scenario, SaysWhereTheMachineHasLessThanWasAskedFor) {
   EXPECT_TRUE(Make(spec).notes.empty());
 }
 
+TEST(Scenario, SaysThatLinearStatesAreNotResumedFromBlocks) {
+  ScenarioSpec spec = Spec("qwen3-next-80b", "h200");
+  spec.max_model_len = 8192;
+  spec.weights = "fp8";
+  EXPECT_THAT(Make(spec).notes, testing::ElementsAre(HasSubstr("linear states")));
+  spec.engine.enable_prefix_caching = false;
+  EXPECT_TRUE(Make(spec).notes.empty());
+}
+
 TEST(Scenario, SaysWhatDoesNotFit) {
   EXPECT_THAT(ErrorOf(Spec("llama-3.1-405b", "l4")),
               testing::AllOf(HasSubstr("l4"), HasSubstr("does not fit")));
