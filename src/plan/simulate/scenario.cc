@@ -376,9 +376,8 @@ Result<Scenario> MakeScenario(const ScenarioSpec& spec) {
       spec.shape.layers, [](const LayerShape& layer) { return layer.kind == LayerKind::kLinear; });
   if (states && config.enable_prefix_caching) {
     scenario.notes.emplace_back(
-        "found in the cache: linear states are taken as if any cached block could be resumed; a "
-        "server "
-        "needs snapshots of them, which are not counted");
+        "linear states are taken as if any cached block could be resumed; a server needs snapshots "
+        "of them, which are not counted");
   }
   return scenario;
 }
