@@ -212,6 +212,16 @@ Result<plan::TrafficSpec> ReadTrafficSpec(const SimulateFlags& flags) {
   return traffic;
 }
 
+// One of many is a singular: "1 request", "0.5 requests".
+std::string Counted(double count, const std::string& things) {
+  return fmt::format("{} {}", count, count == 1 ? things.substr(0, things.size() - 1) : things);
+}
+
+std::string Counted(const plan::LengthSpec& length, const std::string& things) {
+  const bool one = length.low == 1 && length.kind == plan::LengthSpec::Kind::kFixed;
+  return one ? Counted(1, things) : fmt::format("{} {}", plan::ToString(length), things);
+}
+
 // `searched`: the load is what is looked for.
 std::string ArrivalWords(const plan::WorkloadSpec& spec, bool searched) {
   const plan::ArrivalSpec& arrivals = spec.arrivals;
@@ -222,38 +232,45 @@ std::string ArrivalWords(const plan::WorkloadSpec& spec, bool searched) {
   if (searched) return fmt::format("{}/s as found below", what);
   switch (arrivals.kind) {
     case ArrivalKind::kPoisson:
-      return fmt::format("{} {}/s (Poisson)", arrivals.rate, what);
+      return fmt::format("{}/s (Poisson)", Counted(arrivals.rate, what));
     case ArrivalKind::kGamma:
-      return fmt::format("{} {}/s (Gamma, variation {})", arrivals.rate, what, arrivals.variation);
+      return fmt::format("{}/s (Gamma, variation {})", Counted(arrivals.rate, what),
+                         arrivals.variation);
     case ArrivalKind::kConstant:
-      return fmt::format("{} {}/s at equal distances", arrivals.rate, what);
+      return fmt::format("{}/s at equal distances", Counted(arrivals.rate, what));
     case ArrivalKind::kBurst:
-      return fmt::format("{} {} at once every {} s", arrivals.burst_size, what,
+      return fmt::format("{} at once every {} s",
+                         Counted(static_cast<double>(arrivals.burst_size), what),
                          arrivals.burst_every_s);
     case ArrivalKind::kClosed:
       break;
   }
+  if (arrivals.users == 1) return "1 user with one request at a time";
   return fmt::format("{} users, each with one request at a time", arrivals.users);
 }
 
 std::string Words(const plan::WorkloadSpec& spec, bool searched) {
   const plan::TrafficSpec& traffic = spec.traffic;
-  std::string words = fmt::format(
-      "{} {}: {}; prompts of {} tokens, answers of {}", traffic.requests_count,
-      traffic.turns.high > 1 ? "conversations" : "requests", ArrivalWords(spec, searched),
-      plan::ToString(traffic.prompt), plan::ToString(traffic.output));
+  std::string words = fmt::format("{}: {}; prompts of {}, answers of {}",
+                                  Counted(static_cast<double>(traffic.requests_count),
+                                          traffic.turns.high > 1 ? "conversations" : "requests"),
+                                  ArrivalWords(spec, searched), Counted(traffic.prompt, "tokens"),
+                                  plan::ToString(traffic.output));
   if (traffic.documents_count > 0) {
-    words += fmt::format("; {} of {} documents of {} tokens", traffic.documents_per_request,
-                         traffic.documents_count, plan::ToString(traffic.document));
+    words += fmt::format("; {} of {} of {}", traffic.documents_per_request,
+                         Counted(static_cast<double>(traffic.documents_count), "documents"),
+                         Counted(traffic.document, "tokens"));
   }
   if (traffic.prefix_tokens > 0) {
-    words += fmt::format("; {:.0f} % begin with one of {} prefixes of {} tokens",
-                         100 * traffic.prefix_share, traffic.prefixes_count, traffic.prefix_tokens);
+    words += fmt::format("; {:.0f} % begin with {} of {}", 100 * traffic.prefix_share,
+                         traffic.prefixes_count == 1
+                             ? "the same prefix"
+                             : fmt::format("one of {} prefixes", traffic.prefixes_count),
+                         Counted(static_cast<double>(traffic.prefix_tokens), "tokens"));
   }
   if (traffic.turns.high > 1) {
-    words +=
-        fmt::format("; {} turns of {} new tokens, {} s after an answer",
-                    plan::ToString(traffic.turns), plan::ToString(traffic.turn), traffic.think_s);
+    words += fmt::format("; {} of {}, {} s after an answer", Counted(traffic.turns, "turns"),
+                         Counted(traffic.turn, "new tokens"), traffic.think_s);
   } else if (traffic.think_s > 0) {
     words += fmt::format("; {} s from an answer to the next request", traffic.think_s);
   }
@@ -281,8 +298,9 @@ Status ReadTrace(const SimulateFlags& flags, Traffic& traffic) {
   // Whatever is wrong with it is said before anything runs.
   const auto made = plan::MakeTraceWorkload(*traffic.trace, flags.trace_speed, flags.seed);
   if (!made.ok()) return made.error();
-  traffic.words =
-      fmt::format("{} requests of {}", traffic.trace->requests.size(), traffic.trace->source);
+  traffic.words = fmt::format(
+      "{} of {}", Counted(static_cast<double>(traffic.trace->requests.size()), "requests"),
+      traffic.trace->source);
   if (flags.find.empty() && flags.trace_speed != 1)
     traffic.words += fmt::format(", {} times as fast", flags.trace_speed);
   return Status::Ok();

@@ -36,6 +36,26 @@ def test_a_comparison_has_the_same_traffic_in_each_column():
     assert reserved["fragmentation"] > paged["fragmentation"]
 
 
+@pytest.mark.parametrize("flags, words", [
+    (["--requests", "1"], "1 request: 1 request/s (Poisson); prompts of 512 tokens, answers of 128"),
+    (["--requests", "2", "--rate", "0.5", "--prompt-tokens", "1", "--prefix-tokens", "1"],
+     "2 requests: 0.5 requests/s (Poisson); prompts of 1 token, answers of 128; "
+     "100 % begin with the same prefix of 1 token"),
+    (["--requests", "2", "--users", "1", "--prefix-tokens", "9", "--prefixes", "2"],
+     "2 requests: 1 user with one request at a time; prompts of 512 tokens, answers of 128; "
+     "100 % begin with one of 2 prefixes of 9 tokens"),
+    (["--requests", "1", "--turns", "2", "--turn-tokens", "1", "--documents", "1"],
+     "1 conversation: 1 conversation/s (Poisson); prompts of 512 tokens, answers of 128; "
+     "1 of 1 document of 1000 tokens; 2 turns of 1 new token, 0 s after an answer"),
+    (["--requests", "2000000", "--arrivals", "burst", "--burst-size", "1", "--duration", "10s"],
+     "2000000 requests: 1 request at once every 10 s; prompts of 512 tokens, answers of 128"),
+])
+def test_one_is_a_singular(flags, words):
+    shown = run_cli("simulate", "llama-3.1-8b", "--hardware", "h200", *flags)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.splitlines()[1] == words
+
+
 def test_find_names_the_most_users(tmp_path):
     page = tmp_path / "report.html"
     report = simulate(*SMALL, "--find", "users", "--max-ttft", "20ms", "--html", page)
