@@ -124,7 +124,8 @@ void AddSpeed(Answer& answer) {
                            .bandwidth_share = choices.bandwidth_share,
                            .compute_share = choices.compute_share});
   answer.decode_one = DecodeOf(roofline, choices.parallel, 1, choices.context_tokens);
-  answer.decode_many = DecodeOf(roofline, choices.parallel, choices.users, choices.context_tokens);
+  answer.decode_many =
+      DecodeOf(roofline, choices.parallel, answer.users_served, choices.context_tokens);
   const int64_t shared = SharedTokens(choices);
   answer.prefill = PrefillOf(roofline, choices.context_tokens - shared, shared, choices.step_tokens,
                              0, choices.context_tokens);
@@ -212,9 +213,12 @@ Result<Answer> MakeAnswer(const ModelShape& model, const Hardware& hardware,
   answer.serving =
       FindServing(hardware, model, answer.options, answer.choices, answer.serving_users);
   if (answer.choices.users == 0) answer.choices.users = std::min(answer.users_paged, kUsersMost);
+  answer.users_served = std::min(answer.choices.users, answer.users_paged);
   answer.rows = MakeRows(answer);
   const MemoryPlan& memory = answer.memory;
-  const int64_t users_each = (answer.choices.users + replicas - 1) / replicas;
+  // Where nobody fits, the peak says what the users would take.
+  const int64_t users = answer.fits() ? answer.users_served : answer.choices.users;
+  const int64_t users_each = (users + replicas - 1) / replicas;
   const int64_t shared = SharedBytes(memory, SharedTokens(answer.choices));
   const int64_t kv = users_each * (SequenceBytes(memory, context) - shared) + shared;
   const Parallel& parallel = choices.parallel;

@@ -71,6 +71,8 @@ struct Answer {
   /// no number up to 1,024 does.
   std::optional<Parallel> serving;
   int64_t serving_users = 1;
+  /// That speed, price and peak are for: choices.users, or as many of them as fit; 0: none does.
+  int64_t users_served = 0;
   /// One user at least. Where none does, there is no speed and no price.
   [[nodiscard]] bool fits() const { return users_paged > 0; }
   std::vector<ContextRow> rows;

@@ -149,7 +149,8 @@ Json ToJson(const Answer& answer) {
   out["users_reserved"] = answer.users_reserved;
   out["users_reserved_whole"] = answer.users_reserved_whole;
   out["devices_needed"] = answer.devices_needed;
-  out["users_served"] = answer.serving_users;
+  out["users_served"] = answer.users_served;
+  out["users_to_serve"] = answer.serving_users;
   out["devices_to_serve"] = answer.serving ? Json(answer.serving->DevicesCount()) : Json();
   out["parallel_to_serve"] = answer.serving ? ParallelJson(*answer.serving) : Json();
   out["peak_bytes_per_device"] = answer.peak_bytes_per_device;

@@ -185,8 +185,11 @@ void AddSpeed(Out out, const Answer& answer) {
                         : fmt::format("at {:.0f} % of the bandwidth and {:.0f} % of the operations",
                                       100 * choices.bandwidth_share, 100 * choices.compute_share));
   const auto decode = [&](const DecodeSpeed& speed) {
-    Row(out,
-        fmt::format("  decode, {} user{}", CountText(speed.users), speed.users == 1 ? "" : "s"),
+    const std::string users =
+        fmt::format("{} user{}", CountText(speed.users), speed.users == 1 ? "" : "s");
+    // Fewer than were asked for: said in the label, which is wider than its column then.
+    const bool all = speed.users == answer.users_served && speed.users < choices.users;
+    Row(out, fmt::format("  decode, {}{}", users, all ? " (all that fit) " : ""),
         fmt::format("{:>10} tokens/s, {} a token", ShortText(speed.tokens_per_second),
                     SecondsText(speed.step.seconds)));
     Row(out, "", StepText(speed.step));
@@ -206,9 +209,9 @@ void AddSpeed(Out out, const Answer& answer) {
   if (answer.output_price <= 0) return;
   Row(out, "  a million tokens",
       fmt::format(
-          "{:>10} written by {} users, ${} of prompt (at ${} an hour for {})",
+          "{:>10} written by {} user{}, ${} of prompt (at ${} an hour for {})",
           "$" + ShortText(answer.output_price), CountText(answer.decode_many.users),
-          ShortText(answer.prompt_price),
+          answer.decode_many.users == 1 ? "" : "s", ShortText(answer.prompt_price),
           ShortText(answer.hardware.price_per_hour * AsDouble(choices.parallel.DevicesCount())),
           DevicesText(answer.hardware, choices.parallel.DevicesCount())));
 }

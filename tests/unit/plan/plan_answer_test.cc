@@ -54,6 +54,38 @@ TEST(PlanAnswerTest, GptOss120bOnOneH100) {
   EXPECT_EQ(Ask("gpt-oss-120b", "h100-80gb", bf16).serving.value(), (Parallel{4, 1, 1}));
 }
 
+TEST(PlanAnswerTest, SpeedAndPriceAreOfTheUsersThatFit) {
+  Choices choices;
+  choices.users = 100;
+  const Answer many = Ask("gpt-oss-120b", "h100-80gb", choices);
+  ASSERT_EQ(many.users_paged, 51);
+  EXPECT_EQ(many.users_served, 51);
+  EXPECT_EQ(many.decode_many.users, 51);
+  EXPECT_LE(many.peak_bytes_per_device, many.memory.usable_bytes_per_device);
+  choices.users = 51;
+  const Answer all = Ask("gpt-oss-120b", "h100-80gb", choices);
+  EXPECT_EQ(many.output_price, all.output_price);
+  EXPECT_EQ(many.decode_many.tokens_per_second, all.decode_many.tokens_per_second);
+  EXPECT_NE(ToTable(many).find("decode, 51 users (all that fit) "), std::string::npos);
+  EXPECT_EQ(ToTable(many).find("decode, 100 users"), std::string::npos);
+  EXPECT_EQ(ToTable(all).find("all that fit"), std::string::npos);
+  const auto json = ToJson(many);
+  EXPECT_EQ(json["users_served"], 51);
+  EXPECT_EQ(json["decode_many"]["users"], 51);
+  EXPECT_EQ(json["choices"]["users"], 100);
+  EXPECT_EQ(json["users_to_serve"], 100);
+  // One alone, of two.
+  choices.context_tokens = 131'072;
+  choices.shared_prefix = 0;
+  Hardware machine = Machine("h100-80gb");
+  machine.memory_bytes -= 10'000'000'000;
+  const Answer one = MakeAnswer(Shape("gpt-oss-120b"), machine, choices).value();
+  ASSERT_EQ(one.users_paged, 1);
+  EXPECT_NE(ToTable(one).find("decode, 1 user (all that fit) "), std::string::npos);
+  choices.weights = Weights("bf16");
+  EXPECT_EQ(ToJson(Ask("gpt-oss-120b", "h100-80gb", choices))["users_served"], 0);
+}
+
 TEST(PlanAnswerTest, KvBytesByContext) {
   const Answer oss = Ask("gpt-oss-120b", "h100-80gb");
   const auto growing = [&](int64_t context) {
