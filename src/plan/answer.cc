@@ -204,7 +204,8 @@ Result<Answer> MakeAnswer(const ModelShape& model, const Hardware& hardware,
   answer.kv_bytes_per_token_growing = KvBytesPerTokenGrowing(model, answer.options.kv);
   const int64_t replicas = choices.parallel.expert;
   const int64_t context = answer.choices.context_tokens;
-  answer.users_paged = UsersPaged(answer.memory, replicas, context, SharedTokens(answer.choices));
+  answer.shared_tokens = SharedTokens(answer.choices);
+  answer.users_paged = UsersPaged(answer.memory, replicas, context, answer.shared_tokens);
   answer.users_reserved = UsersReserved(answer.memory, replicas, answer.choices.reserved_tokens);
   answer.users_reserved_whole =
       UsersReservedWhole(answer.memory, replicas, answer.choices.reserved_tokens);
@@ -219,7 +220,7 @@ Result<Answer> MakeAnswer(const ModelShape& model, const Hardware& hardware,
   // Where nobody fits, the peak says what the users would take.
   const int64_t users = answer.fits() ? answer.users_served : answer.choices.users;
   const int64_t users_each = (users + replicas - 1) / replicas;
-  const int64_t shared = SharedBytes(memory, SharedTokens(answer.choices));
+  const int64_t shared = SharedBytes(memory, answer.shared_tokens);
   const int64_t kv = users_each * (SequenceBytes(memory, context) - shared) + shared;
   const Parallel& parallel = choices.parallel;
   answer.peak_bytes_per_device = memory.weights_bytes_per_device +

@@ -63,6 +63,7 @@ struct Answer {
   std::vector<KvKind> kv_kinds;
   int64_t kv_bytes_per_token = 0;
   int64_t kv_bytes_per_token_growing = 0;
+  int64_t shared_tokens = 0;  ///< of a user's context, that all have in common
   int64_t users_paged = 0;
   int64_t users_reserved = 0;        ///< windows' blocks beyond the window not counted
   int64_t users_reserved_whole = 0;  ///< as Kvasir's own --kv-allocation reserved, which keeps them

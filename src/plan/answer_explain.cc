@@ -110,6 +110,30 @@ void ExplainSequence(Out out, const Answer& answer, const char* what, int64_t to
   fmt::format_to(out, " = {} B\n", N(SequenceBytes(memory, tokens)));
 }
 
+// As UsersOf of memory.cc works it out: a replica's part of the cache by what each user adds to it,
+// rounded down.
+void ExplainUsers(Out out, const Answer& answer, const char* what, int64_t each, int64_t shared,
+                  int64_t users) {
+  const int64_t replicas = answer.choices.parallel.expert;
+  const int64_t budget = answer.memory.kv_budget_bytes / replicas;
+  // A user that adds nothing of its own still takes a block.
+  const bool block = each - shared < answer.memory.cache.block_bytes;
+  std::string formula =
+      shared > 0 ? fmt::format("({} B - {} B) / ", N(budget), N(shared)) : N(budget) + " B / ";
+  if (block) {
+    formula += fmt::format("{} B, a block", N(answer.memory.cache.block_bytes));
+  } else {
+    formula += shared > 0 ? fmt::format("({} B - {} B)", N(each), N(shared)) : N(each) + " B";
+  }
+  // One user needs room for all of its own, the common part included.
+  if (budget < each) {
+    formula = fmt::format("{} B, less than the {} B of one", N(budget), N(each));
+  }
+  fmt::format_to(out, "  {}: {}{} = {} user{}\n", what, formula,
+                 replicas > 1 ? fmt::format(" rounded down x {} replicas", replicas) : "", N(users),
+                 users == 1 ? "" : "s");
+}
+
 void ExplainMemory(Out out, const Answer& answer) {
   const MemoryPlan& memory = answer.memory;
   const Choices& choices = answer.choices;
@@ -131,23 +155,22 @@ void ExplainMemory(Out out, const Answer& answer) {
 
   fmt::format_to(out, "\nUsers\n");
   ExplainSequence(out, answer, "a user", choices.context_tokens);
+  const int64_t shared = SharedBytes(memory, answer.shared_tokens);
   if (choices.shared_prefix > 0) {
-    const auto shared =
-        static_cast<int64_t>(static_cast<double>(choices.context_tokens) * choices.shared_prefix);
-    fmt::format_to(out, "  of it {} B once for all ({} tokens in common)\n",
-                   N(SharedBytes(memory, shared)), N(shared));
+    fmt::format_to(out, "  of it {} B once for all ({} tokens in common)\n", N(shared),
+                   N(answer.shared_tokens));
   }
-  fmt::format_to(out, "  paged: {} B / that = {} users\n", N(memory.kv_budget_bytes),
-                 N(answer.users_paged));
+  ExplainUsers(out, answer, "paged", SequenceBytes(memory, choices.context_tokens), shared,
+               answer.users_paged);
   ExplainSequence(out, answer, "a reservation", choices.reserved_tokens);
-  fmt::format_to(out, "  reserved: {} B / that = {} users\n", N(memory.kv_budget_bytes),
-                 N(answer.users_reserved));
+  ExplainUsers(out, answer, "reserved", SequenceBytes(memory, choices.reserved_tokens), 0,
+               answer.users_reserved);
   const bool windows = std::ranges::any_of(
       answer.kv_kinds, [](const KvKind& kind) { return kind.window_tokens > 0; });
   if (windows) {
-    fmt::format_to(
-        out, "  with windowed layers whole: {} B / {} B = {} users\n", N(memory.kv_budget_bytes),
-        N(WholeSequenceBytes(memory, choices.reserved_tokens)), N(answer.users_reserved_whole));
+    ExplainUsers(out, answer, "with windowed layers whole",
+                 WholeSequenceBytes(memory, choices.reserved_tokens), 0,
+                 answer.users_reserved_whole);
   }
   fmt::format_to(out, "  devices: {} B / ({} usable - activations - workspace) rounded up = {}\n",
                  N(memory.weights_bytes), N(memory.usable_bytes_per_device),

@@ -1,6 +1,7 @@
 // The figures that must come out, and what must hold of any.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -17,6 +18,27 @@ namespace {
 ModelShape Shape(std::string_view name) { return FindModelShape(name).value(); }
 Hardware Machine(std::string_view name) { return FindHardware(name).value(); }
 NumberFormat Weights(std::string_view name) { return ParseWeightFormat(name).value(); }
+
+// The numbers of the first line of `text` that starts with `start`, in their order, commas left
+// out.
+std::vector<double> NumbersOf(const std::string& text, const std::string& start) {
+  std::vector<double> numbers;
+  const size_t at = text.find("\n" + start);
+  if (at == std::string::npos) return numbers;
+  const size_t from = at + 1 + start.size();
+  std::string line = text.substr(from, text.find('\n', from) - from);
+  std::erase(line, ',');
+  for (size_t i = 0; i < line.size();) {
+    if (line[i] < '0' || line[i] > '9') {
+      ++i;
+      continue;
+    }
+    size_t used = 0;
+    numbers.push_back(std::stod(line.substr(i), &used));
+    i += used;
+  }
+  return numbers;
+}
 
 Answer Ask(std::string_view model, std::string_view hardware, const Choices& choices = {}) {
   auto answer = MakeAnswer(Shape(model), Machine(hardware), choices);
@@ -84,6 +106,34 @@ TEST(PlanAnswerTest, SpeedAndPriceAreOfTheUsersThatFit) {
   EXPECT_NE(ToTable(one).find("decode, 1 user (all that fit) "), std::string::npos);
   choices.weights = Weights("bf16");
   EXPECT_EQ(ToJson(Ask("gpt-oss-120b", "h100-80gb", choices))["users_served"], 0);
+}
+
+TEST(PlanAnswerTest, TheExplainedUsersAreTheQuotient) {
+  for (const double share : {0.0, 0.25, 0.5, 0.9}) {
+    for (const char* model : {"gpt-oss-120b", "qwen3-8b"}) {
+      Choices choices;
+      choices.shared_prefix = share;
+      const Answer answer = Ask(model, "h100-80gb", choices);
+      const std::vector<double> n = NumbersOf(Explain(answer), "  paged: ");
+      double users = 0;
+      if (share > 0) {
+        ASSERT_EQ(n.size(), 5U);
+        users = (n[0] - n[1]) / (n[2] - n[3]);
+      } else {
+        ASSERT_EQ(n.size(), 3U);
+        users = n[0] / n[1];
+      }
+      EXPECT_EQ(std::floor(users), n.back()) << model << " " << share;
+      EXPECT_EQ(n.back(), static_cast<double>(answer.users_paged));
+    }
+  }
+  // What all of a context in common leaves of a user is a block.
+  Choices choices;
+  choices.shared_prefix = 1;
+  const Answer whole = Ask("qwen3-8b", "h100-80gb", choices);
+  const std::vector<double> n = NumbersOf(Explain(whole), "  paged: ");
+  ASSERT_GE(n.size(), 4U);
+  EXPECT_EQ(n.back(), static_cast<double>(whole.users_paged));
 }
 
 TEST(PlanAnswerTest, KvBytesByContext) {
