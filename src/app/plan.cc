@@ -184,6 +184,12 @@ int RunPlan(const PlanFlags& flags) {
                  "catalogue (--list)\n");
     return kExitUsage;
   }
+  if (flags.explain && flags.searches()) {
+    std::fprintf(stderr,
+                 "kvasir: --explain: expected none beside --max-ttft or --max-itl, which list "
+                 "machines\n");
+    return kExitUsage;
+  }
   auto choices = ReadChoices(flags);
   if (!choices.ok()) return Fail(choices.error(), kExitUsage);
   auto path = ResolveModel(flags.model);

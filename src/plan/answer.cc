@@ -123,6 +123,7 @@ void AddSpeed(Answer& answer) {
                            .parallel = choices.parallel,
                            .bandwidth_share = choices.bandwidth_share,
                            .compute_share = choices.compute_share});
+  answer.rates = roofline.rates();
   answer.decode_one = DecodeOf(roofline, choices.parallel, 1, choices.context_tokens);
   answer.decode_many =
       DecodeOf(roofline, choices.parallel, answer.users_served, choices.context_tokens);
@@ -179,6 +180,7 @@ PrefillSpeed PrefillOf(const Roofline& roofline, int64_t tokens, int64_t cached_
     sequences.back() = {chunk, cached_tokens + done};
     done += chunk;
     speed.last_step = roofline.Step(sequences, decoding + (done == tokens ? 1 : 0));
+    if (speed.steps_count == 0) speed.first_step = speed.last_step;
     speed.seconds += speed.last_step.seconds;
     if (speed.last_step.seconds >= most) {
       most = speed.last_step.seconds;

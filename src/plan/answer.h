@@ -44,6 +44,7 @@ struct PrefillSpeed {
   double seconds = 0;
   double tokens_per_second = 0;
   Bound bound = Bound::kCompute;
+  StepTime first_step;
   StepTime last_step;
 };
 
@@ -79,6 +80,7 @@ struct Answer {
   std::vector<ContextRow> rows;
   /// Memory of one device with the users at their longest: what the server's peak will be.
   int64_t peak_bytes_per_device = 0;
+  StepRates rates;  ///< that the speeds are worked out with
   DecodeSpeed decode_one;
   DecodeSpeed decode_many;
   PrefillSpeed prefill;

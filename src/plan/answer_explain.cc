@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "cache/capacity.h"
@@ -112,16 +113,15 @@ void ExplainSequence(Out out, const Answer& answer, const char* what, int64_t to
 
 // As UsersOf of memory.cc works it out: a replica's part of the cache by what each user adds to it,
 // rounded down.
-void ExplainUsers(Out out, const Answer& answer, const char* what, int64_t each, int64_t shared,
-                  int64_t users) {
-  const int64_t replicas = answer.choices.parallel.expert;
-  const int64_t budget = answer.memory.kv_budget_bytes / replicas;
+void ExplainUsers(Out out, const MemoryPlan& memory, int64_t replicas, const std::string& what,
+                  int64_t each, int64_t shared, int64_t users) {
+  const int64_t budget = memory.kv_budget_bytes / replicas;
   // A user that adds nothing of its own still takes a block.
-  const bool block = each - shared < answer.memory.cache.block_bytes;
+  const bool block = each - shared < memory.cache.block_bytes;
   std::string formula =
       shared > 0 ? fmt::format("({} B - {} B) / ", N(budget), N(shared)) : N(budget) + " B / ";
   if (block) {
-    formula += fmt::format("{} B, a block", N(answer.memory.cache.block_bytes));
+    formula += fmt::format("{} B, a block", N(memory.cache.block_bytes));
   } else {
     formula += shared > 0 ? fmt::format("({} B - {} B)", N(each), N(shared)) : N(each) + " B";
   }
@@ -134,6 +134,35 @@ void ExplainUsers(Out out, const Answer& answer, const char* what, int64_t each,
                  users == 1 ? "" : "s");
 }
 
+void ExplainDevices(Out out, const Answer& answer, int64_t shared) {
+  MemoryOptions options = answer.options;
+  options.parallel = Parallel{};
+  const MemoryPlan alone = PlanMemory(answer.hardware, answer.model, options);
+  fmt::format_to(out,
+                 "  devices: {} B / ({} usable - {} activations - {} workspace) rounded up = {}\n",
+                 N(alone.weights_bytes), N(alone.usable_bytes_per_device),
+                 N(alone.activations_bytes_per_device), N(alone.workspace_bytes_per_device),
+                 answer.devices_needed > 0 ? N(answer.devices_needed) : "none: no room");
+  if (!answer.serving) {
+    fmt::format_to(out, "  serve: no number up to 1,024 holds {} user{}\n", N(answer.serving_users),
+                   answer.serving_users == 1 ? "" : "s");
+    return;
+  }
+  options.parallel = *answer.serving;
+  const MemoryPlan memory = PlanMemory(answer.hardware, answer.model, options);
+  fmt::format_to(out,
+                 "  serve: the fewest devices with room for {} user{}: {} tensor x {} pipeline = "
+                 "{}, {} B left x {} x {} / {} cop{} = {} B\n",
+                 N(answer.serving_users), answer.serving_users == 1 ? "" : "s",
+                 options.parallel.tensor, options.parallel.pipeline,
+                 options.parallel.DevicesCount(), N(memory.left_bytes_per_device),
+                 options.parallel.tensor, options.parallel.pipeline, memory.kv_copies,
+                 memory.kv_copies == 1 ? "y" : "ies", N(memory.kv_budget_bytes));
+  const int64_t context = answer.choices.context_tokens;
+  ExplainUsers(out, memory, 1, "  on them", SequenceBytes(memory, context), shared,
+               UsersPaged(memory, 1, context, answer.shared_tokens));
+}
+
 void ExplainMemory(Out out, const Answer& answer) {
   const MemoryPlan& memory = answer.memory;
   const Choices& choices = answer.choices;
@@ -141,6 +170,20 @@ void ExplainMemory(Out out, const Answer& answer) {
   fmt::format_to(out, "\nMemory of a device\n");
   fmt::format_to(out, "  usable: {} B x {:g} = {} B\n", N(answer.hardware.memory_bytes),
                  answer.options.utilization, N(memory.usable_bytes_per_device));
+  const RowValues& row = memory.row_values;
+  fmt::format_to(out,
+                 "  activations: {} tokens x (3 x {} hidden + {} QKV + {} heads + {} FFN) values x "
+                 "{} B / {} tensor = {} B\n",
+                 N(answer.choices.step_tokens), row.hidden, row.qkv, row.heads, row.ffn,
+                 memory.row_value_bytes, parallel.tensor, N(memory.activations_bytes_per_device));
+  fmt::format_to(
+      out, "  workspace: {} rows of logits x ({} x 4 B + {} x {} B) / {} tensor{} = {} B\n",
+      answer.options.logits_rows, N(answer.model.vocab_size), row.hidden, memory.row_value_bytes,
+      parallel.tensor,
+      memory.process_bytes > 0
+          ? fmt::format(" + {} B of the process and its tokenizer", N(memory.process_bytes))
+          : "",
+      N(memory.workspace_bytes_per_device));
   fmt::format_to(out, "  left: {} - {} weights - {} activations - {} workspace = {} B\n",
                  N(memory.usable_bytes_per_device), N(memory.weights_bytes_per_device),
                  N(memory.activations_bytes_per_device), N(memory.workspace_bytes_per_device),
@@ -160,31 +203,95 @@ void ExplainMemory(Out out, const Answer& answer) {
     fmt::format_to(out, "  of it {} B once for all ({} tokens in common)\n", N(shared),
                    N(answer.shared_tokens));
   }
-  ExplainUsers(out, answer, "paged", SequenceBytes(memory, choices.context_tokens), shared,
-               answer.users_paged);
+  ExplainUsers(out, memory, parallel.expert, "paged", SequenceBytes(memory, choices.context_tokens),
+               shared, answer.users_paged);
   ExplainSequence(out, answer, "a reservation", choices.reserved_tokens);
-  ExplainUsers(out, answer, "reserved", SequenceBytes(memory, choices.reserved_tokens), 0,
-               answer.users_reserved);
+  ExplainUsers(out, memory, parallel.expert, "reserved",
+               SequenceBytes(memory, choices.reserved_tokens), 0, answer.users_reserved);
   const bool windows = std::ranges::any_of(
       answer.kv_kinds, [](const KvKind& kind) { return kind.window_tokens > 0; });
   if (windows) {
-    ExplainUsers(out, answer, "with windowed layers whole",
+    ExplainUsers(out, memory, parallel.expert, "with windowed layers whole",
                  WholeSequenceBytes(memory, choices.reserved_tokens), 0,
                  answer.users_reserved_whole);
   }
-  fmt::format_to(out, "  devices: {} B / ({} usable - activations - workspace) rounded up = {}\n",
-                 N(memory.weights_bytes), N(memory.usable_bytes_per_device),
-                 N(answer.devices_needed));
+  ExplainDevices(out, answer, shared);
 }
 
-void ExplainStep(Out out, const char* what, const StepTime& step) {
-  fmt::format_to(out, "  {}: memory ({} weights + {} KV) / bandwidth = {}\n", what,
-                 BytesText(step.weight_bytes), BytesText(step.kv_bytes),
-                 SecondsText(step.memory_s));
-  fmt::format_to(out, "    compute {} Gop / operations a second = {}\n",
-                 ShortText(step.flops / 1e9), SecondsText(step.compute_s));
-  fmt::format_to(out, "    max of the two + link {} + overhead {} = {}\n", SecondsText(step.link_s),
+std::string RateText(double per_second) {
+  return per_second >= 1e12 ? ShortText(per_second / 1e12) + " Top/s"
+                            : ShortText(per_second / 1e9) + " Gop/s";
+}
+
+void ExplainRates(Out out, const Answer& answer) {
+  const Choices& choices = answer.choices;
+  // Stages of a pipeline work in turn on one step.
+  const int64_t working = choices.parallel.tensor * choices.parallel.expert;
+  const std::string at_once = fmt::format("{} device{} at once", working, working == 1 ? "" : "s");
+  fmt::format_to(out, "  bandwidth: {}/s x {:g} reached x {} = {}/s\n",
+                 BytesText(answer.hardware.bandwidth), choices.bandwidth_share, at_once,
+                 BytesText(answer.rates.bandwidth));
+  const StepTime& one = answer.decode_one.step;
+  for (size_t i = 0; i < kMathCount; ++i) {
+    if (one.math_flops[i] <= 0) continue;
+    const auto math = static_cast<Math>(i);
+    fmt::format_to(out, "  {} operations: {} x {:g} reached x {} = {}\n", MathName(math),
+                   RateText(answer.hardware.PeakFlops(math)), choices.compute_share, at_once,
+                   RateText(answer.rates.flops[i]));
+  }
+}
+
+void ExplainStep(Out out, const Answer& answer, const std::string& what, const StepTime& step) {
+  const StepRates& rates = answer.rates;
+  const std::string idle =
+      step.idle_factor > 1 ? fmt::format("{:g} (replicas idle) x ", step.idle_factor) : "";
+  fmt::format_to(out, "  {}: memory ({} weights + {}{} KV) / {}/s = {}\n", what,
+                 BytesText(step.weight_bytes), idle, BytesText(step.kv_bytes),
+                 BytesText(rates.bandwidth), SecondsText(step.memory_s));
+  std::string compute;
+  for (size_t i = 0; i < kMathCount; ++i) {
+    if (step.math_flops[i] <= 0) continue;
+    compute += fmt::format("{}{} Gop / {} {}", compute.empty() ? "" : " + ",
+                           ShortText(step.math_flops[i] / 1e9), RateText(rates.flops[i]),
+                           MathName(static_cast<Math>(i)));
+  }
+  fmt::format_to(out, "    compute {} = {}\n", idle.empty() ? compute : idle + "(" + compute + ")",
+                 SecondsText(step.compute_s));
+  if (step.link_s > 0) {
+    // A machine without links has latencies alone.
+    const std::string sent = std::isfinite(rates.link_bandwidth)
+                                 ? fmt::format("{} / {}/s + ", BytesText(step.link_bytes),
+                                               BytesText(rates.link_bandwidth))
+                                 : "";
+    fmt::format_to(out, "    link {}{} of latency = {}\n", sent, SecondsText(rates.link_latency_s),
+                   SecondsText(step.link_s));
+  }
+  fmt::format_to(out, "    overhead {} layers x {} + {} a step = {}\n", answer.model.layers_count,
+                 SecondsText(answer.hardware.layer_overhead_s),
+                 SecondsText(answer.hardware.step_overhead_s), SecondsText(step.overhead_s));
+  fmt::format_to(out, "    max({}, {}) + {} + {} = {}\n", SecondsText(step.memory_s),
+                 SecondsText(step.compute_s), SecondsText(step.link_s),
                  SecondsText(step.overhead_s), SecondsText(step.seconds));
+}
+
+void ExplainDecode(Out out, const Answer& answer, const DecodeSpeed& speed) {
+  const std::string users = fmt::format("{} user{}", speed.users, speed.users == 1 ? "" : "s");
+  ExplainStep(out, answer, "decode, " + users, speed.step);
+  fmt::format_to(out, "    {} / {} = {} tokens/s\n", users, SecondsText(speed.step.seconds),
+                 ShortText(speed.tokens_per_second));
+}
+
+void ExplainPrefill(Out out, const Answer& answer) {
+  const PrefillSpeed& prefill = answer.prefill;
+  const auto steps = static_cast<double>(prefill.steps_count);
+  if (prefill.steps_count > 1)
+    ExplainStep(out, answer, "prefill, the first step", prefill.first_step);
+  ExplainStep(out, answer, "prefill, the last step", prefill.last_step);
+  fmt::format_to(out, "  prefill: {} step{} of {} on average = {}; {} tokens / {} = {} tokens/s\n",
+                 N(prefill.steps_count), prefill.steps_count == 1 ? "" : "s",
+                 SecondsText(prefill.seconds / steps), SecondsText(prefill.seconds),
+                 N(prefill.tokens), SecondsText(prefill.seconds),
+                 ShortText(prefill.tokens_per_second));
 }
 
 }  // namespace
@@ -202,12 +309,10 @@ std::string Explain(const Answer& answer) {
   fmt::format_to(out, "\nSpeed, on all {} device{} together\n",
                  answer.choices.parallel.DevicesCount(),
                  answer.choices.parallel.DevicesCount() == 1 ? "" : "s");
-  ExplainStep(out, "decode, 1 user", answer.decode_one.step);
-  if (answer.decode_many.users > 1) {
-    ExplainStep(out, fmt::format("decode, {} users", answer.decode_many.users).c_str(),
-                answer.decode_many.step);
-  }
-  ExplainStep(out, "prefill, the last step", answer.prefill.last_step);
+  ExplainRates(out, answer);
+  ExplainDecode(out, answer, answer.decode_one);
+  if (answer.decode_many.users > 1) ExplainDecode(out, answer, answer.decode_many);
+  ExplainPrefill(out, answer);
   if (answer.output_price > 0) {
     fmt::format_to(out,
                    "  a million tokens written: ${} an hour x {} / 3600 s / {} tokens/s x 1e6 = "
@@ -215,6 +320,13 @@ std::string Explain(const Answer& answer) {
                    ShortText(answer.hardware.price_per_hour),
                    answer.choices.parallel.DevicesCount(),
                    ShortText(answer.decode_many.tokens_per_second), ShortText(answer.output_price));
+    fmt::format_to(
+        out,
+        "  a million tokens of prompt: ${} an hour x {} / 3600 s / ({} tokens/s x {} stage{}) x "
+        "1e6 = ${}\n",
+        ShortText(answer.hardware.price_per_hour), answer.choices.parallel.DevicesCount(),
+        ShortText(answer.prefill.tokens_per_second), answer.choices.parallel.pipeline,
+        answer.choices.parallel.pipeline == 1 ? "" : "s", ShortText(answer.prompt_price));
   }
   return text;
 }

@@ -23,24 +23,23 @@ int64_t PartBytesOf(const ModelShape& shape, Part part, const MemoryOptions& opt
   return PartBytes(shape, part, options.weights);
 }
 
-// Values of a token's rows: what model/workspace.h holds, the widest layer of each kind.
-int64_t RowValues(const ModelShape& shape) {
-  int64_t qkv = 0;
-  int64_t heads = 0;
+RowValues RowValuesOf(const ModelShape& shape) {
+  RowValues out;
+  out.hidden = shape.hidden_size;
   for (const LayerShape& layer : shape.layers) {
     const int64_t query_cols = layer.query_heads * layer.key_dim;
-    qkv = std::max(qkv, query_cols + layer.cached_values);
-    heads = std::max(heads, layer.query_heads * layer.value_dim);
+    out.qkv = std::max(out.qkv, query_cols + layer.cached_values);
+    out.heads = std::max(out.heads, layer.query_heads * layer.value_dim);
   }
-  int64_t ffn = 0;
   for (const WeightShape& weight : shape.weights) {
     const bool expert = weight.part == Part::kExperts;
     if (!expert && weight.part != Part::kFfn && weight.part != Part::kSharedExpert) continue;
     // Gate and up side by side; fused ones have both in their rows.
     const int64_t wide = weight.cols == shape.hidden_size ? 2 * weight.rows : weight.cols;
-    ffn = std::max(ffn, wide * (expert ? std::max<int64_t>(1, shape.experts.used_count) : 1));
+    out.ffn =
+        std::max(out.ffn, wide * (expert ? std::max<int64_t>(1, shape.experts.used_count) : 1));
   }
-  return 3 * shape.hidden_size + qkv + heads + ffn;
+  return out;
 }
 
 int64_t Blocks(const MemoryPlan& plan, int64_t tokens) {
@@ -181,12 +180,15 @@ MemoryPlan PlanMemory(const Hardware& hardware, const ModelShape& shape,
 
   const bool cpu = hardware.kind == Hardware::Kind::kCpu;
   const int64_t value_bytes = cpu ? 4 : 2;  // F32 rows on CPUs, BF16 on cards
+  plan.row_values = RowValuesOf(shape);
+  plan.row_value_bytes = value_bytes;
   plan.activations_bytes_per_device =
-      CeilDiv(options.step_tokens * RowValues(shape) * value_bytes, parallel.tensor);
+      CeilDiv(options.step_tokens * plan.row_values.Sum() * value_bytes, parallel.tensor);
   plan.workspace_bytes_per_device =
       CeilDiv(options.logits_rows * (shape.vocab_size * 4 + shape.hidden_size * value_bytes),
               parallel.tensor);
-  if (cpu) plan.workspace_bytes_per_device += kProcessBytes + shape.vocab_size * kVocabEntryBytes;
+  if (cpu) plan.process_bytes = kProcessBytes + shape.vocab_size * kVocabEntryBytes;
+  plan.workspace_bytes_per_device += plan.process_bytes;
   plan.usable_bytes_per_device = static_cast<int64_t>(
       std::floor(static_cast<double>(hardware.memory_bytes) * options.utilization));
   plan.left_bytes_per_device = plan.usable_bytes_per_device - plan.weights_bytes_per_device -

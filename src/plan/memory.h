@@ -46,6 +46,17 @@ struct MemoryOptions {
   int64_t logits_rows = 64;  ///< computed at a time
 };
 
+/// Values of a token's rows in the largest step: what model/workspace.h holds, the widest layer of
+/// each kind.
+struct RowValues {
+  int64_t hidden = 0;  ///< three rows
+  int64_t qkv = 0;
+  int64_t heads = 0;
+  int64_t ffn = 0;
+
+  [[nodiscard]] int64_t Sum() const { return 3 * hidden + qkv + heads + ffn; }
+};
+
 /// Bytes, of one device where it says so, else of all together.
 struct MemoryPlan {
   std::array<int64_t, kPartCount> part_bytes = {};
@@ -55,9 +66,12 @@ struct MemoryPlan {
   std::optional<LoadedWeights> loaded;       ///< where the server on this CPU can load the files
   int64_t activations_bytes_per_device = 0;  ///< rows of the largest step
   int64_t workspace_bytes_per_device = 0;    ///< logits; on CPUs the process itself too
-  int64_t usable_bytes_per_device = 0;       ///< memory x utilization
-  int64_t left_bytes_per_device = 0;         ///< for the KV cache; negative: it does not fit
-  CacheSpec cache;                           ///< blocks of one replica; blocks_count 0: no room
+  RowValues row_values;                      ///< that activations are made of
+  int64_t row_value_bytes = 2;
+  int64_t process_bytes = 0;            ///< of the workspace, on CPUs
+  int64_t usable_bytes_per_device = 0;  ///< memory x utilization
+  int64_t left_bytes_per_device = 0;    ///< for the KV cache; negative: it does not fit
+  CacheSpec cache;                      ///< blocks of one replica; blocks_count 0: no room
   /// Devices that hold a copy of the same part of the cache (more tensor devices than KV heads).
   int64_t kv_copies = 1;
   int64_t kv_budget_bytes = 0;  ///< of all replicas, copies counted once

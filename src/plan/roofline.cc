@@ -51,12 +51,21 @@ Roofline::Roofline(const Hardware& hardware, const ModelShape& shape,
     return hardware.PeakFlops(hardware.UsedMath(format)) * options.compute_share * working;
   };
 
+  rates_.bandwidth = bandwidth_;
+  for (size_t i = 0; i < kMathCount; ++i) {
+    rates_.flops[i] = hardware.peak_flops[i] * options.compute_share * working;
+  }
+  const auto math_of = [&](const NumberFormat& format) {
+    return static_cast<size_t>(hardware.UsedMath(format));
+  };
+
   const auto add_dense = [&](Part part) {
     const NumberFormat& format = options.weights[static_cast<size_t>(part)];
     // Every replica reads its own copy.
     dense_bytes_ += replicas * static_cast<double>(PartBytes(shape, part, options.weights));
     const double flops = 2.0 * static_cast<double>(shape.ParametersCount(part));
     dense_flops_ += flops;
+    math_flops_[math_of(format)] += flops;
     dense_seconds_ += flops / rate(format);
   };
   for (const Part part : {Part::kAttention, Part::kFfn, Part::kSharedExpert, Part::kRouter}) {
@@ -69,8 +78,10 @@ Roofline::Roofline(const Hardware& hardware, const ModelShape& shape,
     expert_bytes_ = static_cast<double>(PartBytes(shape, Part::kExperts, options.weights));
     const double flops =
         2.0 * static_cast<double>(shape.ParametersCount(Part::kExperts)) * expert_share_;
+    const NumberFormat& format = options.weights[static_cast<size_t>(Part::kExperts)];
     dense_flops_ += flops;
-    dense_seconds_ += flops / rate(options.weights[static_cast<size_t>(Part::kExperts)]);
+    math_flops_[math_of(format)] += flops;
+    dense_seconds_ += flops / rate(format);
   }
   const Part head = shape.tied_embeddings ? Part::kEmbedding : Part::kHead;
   const NumberFormat& head_format = options.weights[static_cast<size_t>(head)];
@@ -78,11 +89,13 @@ Roofline::Roofline(const Hardware& hardware, const ModelShape& shape,
       replicas * static_cast<double>(head_format.Bytes(shape.vocab_size, shape.hidden_size));
   head_flops_ =
       2.0 * static_cast<double>(shape.vocab_size) * static_cast<double>(shape.hidden_size);
+  head_math_ = math_of(head_format);
   head_seconds_ = head_flops_ / rate(head_format);
   row_bytes_ = static_cast<double>(
       options.weights[static_cast<size_t>(Part::kEmbedding)].Bytes(1, shape.hidden_size));
 
   NumberFormat attention_format;  // keys and values are multiplied in BF16
+  attention_math_ = math_of(attention_format);
   attention_rate_ = rate(attention_format);
   for (const LayerShape& layer : shape.layers) {
     Layer out;
@@ -129,6 +142,8 @@ Roofline::Roofline(const Hardware& hardware, const ModelShape& shape,
   }
   link_rate_ =
       hardware.link_bandwidth > 0 ? hardware.link_bandwidth * options.bandwidth_share : kInfinite;
+  rates_.link_bandwidth = link_rate_;
+  rates_.link_latency_s = link_latency_s_;
   overhead_s_ = layers_count * hardware.layer_overhead_s + hardware.step_overhead_s;
   stages_ = stages;
   replicas_ = replicas;
@@ -168,6 +183,11 @@ StepTime Roofline::Step(std::span<const StepSequence> sequences, int64_t logits_
   // Fewer sequences than replicas leave some of them idle.
   const double idle =
       replicas_ / std::min(replicas_, static_cast<double>(std::max<size_t>(1, sequences.size())));
+  out.idle_factor = idle;
+  for (size_t i = 0; i < kMathCount; ++i) out.math_flops[i] = tokens * math_flops_[i];
+  out.math_flops[head_math_] += logits * head_flops_;
+  out.math_flops[attention_math_] += attention_flops + state_flops;
+  out.link_bytes = tokens * link_bytes_;
   out.memory_s = (out.weight_bytes + idle * out.kv_bytes) / bandwidth_;
   out.compute_s = idle * (tokens * dense_seconds_ + logits * head_seconds_ +
                           (attention_flops + state_flops) / attention_rate_);

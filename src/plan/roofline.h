@@ -2,6 +2,7 @@
 // multiply, than the links can carry. Of a machine, a model, its formats and the parallel degree.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -45,10 +46,23 @@ struct StepTime {
   /// From one step's end to the next's where every stage of a pipeline is kept busy with its own
   /// batch; seconds where there is one stage.
   double interval_s = 0;
-  double weight_bytes = 0;       ///< read, on all devices together
-  double kv_bytes = 0;           ///< read and written, on all devices together
-  double flops = 0;              ///< on all devices together
+  double weight_bytes = 0;  ///< read, on all devices together
+  double kv_bytes = 0;      ///< read and written, on all devices together
+  double flops = 0;         ///< on all devices together
+  /// The same by the arithmetic they are done in. All as one, idle_factor of them (and of the KV)
+  /// is the time: replicas without a sequence do nothing.
+  std::array<double, kMathCount> math_flops = {};
+  double idle_factor = 1;
+  double link_bytes = 0;         ///< that a device sends
   Bound bound = Bound::kMemory;  ///< the largest of the four
+};
+
+/// What a machine reaches, all devices that work on a step together.
+struct StepRates {
+  double bandwidth = 0;
+  std::array<double, kMathCount> flops = {};  ///< operations a second
+  double link_bandwidth = 0;                  ///< of one device; infinite where there is no link
+  double link_latency_s = 0;                  ///< of a step
 };
 
 struct RooflineOptions {
@@ -65,6 +79,8 @@ struct RooflineOptions {
 class Roofline {
  public:
   Roofline(const Hardware& hardware, const ModelShape& shape, const RooflineOptions& options);
+
+  [[nodiscard]] const StepRates& rates() const { return rates_; }
 
   /// Of `sequences` in one step, where `logits_count` rows are taken through the head (as a rule
   /// one a sequence whose known tokens are all computed).
@@ -90,6 +106,10 @@ class Roofline {
   double dense_seconds_ = 0;  // of compute a token
   double head_seconds_ = 0;   // of compute a row of logits
   double dense_flops_ = 0;
+  std::array<double, kMathCount> math_flops_ = {};  // dense_flops_ by arithmetic
+  size_t head_math_ = 0;
+  size_t attention_math_ = 0;
+  StepRates rates_;
   double head_flops_ = 0;
   double row_bytes_ = 0;       // of an embedding row
   double bandwidth_ = 0;       // of all devices, reached

@@ -136,6 +136,50 @@ TEST(PlanAnswerTest, TheExplainedUsersAreTheQuotient) {
   EXPECT_EQ(n.back(), static_cast<double>(whole.users_paged));
 }
 
+TEST(PlanAnswerTest, EachExplainedFormulaGivesWhatItSays) {
+  for (const char* machine : {"h100-80gb", "epyc-genoa-1s"}) {
+    const Answer answer = Ask("gpt-oss-120b", machine);
+    const std::string text = Explain(answer);
+    std::vector<double> n = NumbersOf(text, "  activations: ");
+    ASSERT_EQ(n.size(), 9U) << text;
+    EXPECT_EQ(n[0] * (n[1] * n[2] + n[3] + n[4] + n[5]) * n[6] / n[7], n[8]);
+    EXPECT_EQ(n[8], static_cast<double>(answer.memory.activations_bytes_per_device));
+    n = NumbersOf(text, "  workspace: ");
+    const bool cpu = answer.hardware.kind == Hardware::Kind::kCpu;
+    ASSERT_EQ(n.size(), cpu ? 8U : 7U) << text;
+    EXPECT_EQ(n[0] * (n[1] * n[2] + n[3] * n[4]) / n[5] + (cpu ? n[6] : 0), n.back());
+    n = NumbersOf(text, "  devices: ");
+    ASSERT_EQ(n.size(), 5U) << text;
+    EXPECT_EQ(std::ceil(n[0] / (n[1] - n[2] - n[3])), n[4]);
+    n = NumbersOf(text, "    on them: ");
+    ASSERT_EQ(n.size(), 3U) << text;
+    EXPECT_EQ(std::floor(n[0] / n[1]), n[2]);
+    EXPECT_NE(text.find("prefill, the last step"), std::string::npos);
+  }
+  const std::string text = Explain(Ask("gpt-oss-120b", "h100-80gb"));
+  std::vector<double> n = NumbersOf(text, "  a million tokens of prompt: $");
+  ASSERT_EQ(n.size(), 7U) << text;
+  EXPECT_NEAR(n[0] * n[1] / n[2] / (n[3] * n[4]) * n[5], n[6], 0.01 * n[6]);
+  // As they are summed by arithmetic, so they take their time.
+  for (const char* model : {"gpt-oss-120b", "deepseek-v3"}) {
+    Choices choices;
+    choices.parallel = {1, 1, 8};
+    const Answer answer = Ask(model, "h200", choices);
+    for (const StepTime& step : {answer.decode_one.step, answer.prefill.last_step}) {
+      double seconds = 0;
+      double flops = 0;
+      for (size_t i = 0; i < kMathCount; ++i) {
+        flops += step.math_flops[i];
+        if (step.math_flops[i] > 0) {
+          seconds += step.idle_factor * step.math_flops[i] / answer.rates.flops[i];
+        }
+      }
+      EXPECT_NEAR(flops, step.flops, 1e-9 * flops);
+      EXPECT_NEAR(seconds, step.compute_s, 1e-9 * seconds);
+    }
+  }
+}
+
 TEST(PlanAnswerTest, KvBytesByContext) {
   const Answer oss = Ask("gpt-oss-120b", "h100-80gb");
   const auto growing = [&](int64_t context) {
