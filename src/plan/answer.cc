@@ -130,9 +130,9 @@ void AddSpeed(Answer& answer) {
   const int64_t shared = SharedTokens(choices);
   answer.prefill = PrefillOf(roofline, choices.context_tokens - shared, shared, choices.step_tokens,
                              0, choices.context_tokens);
+  if (!answer.hardware.price_per_hour) return;
   const double hourly =
-      answer.hardware.price_per_hour * static_cast<double>(choices.parallel.DevicesCount());
-  if (hourly <= 0) return;
+      *answer.hardware.price_per_hour * static_cast<double>(choices.parallel.DevicesCount());
   const auto price = [&](double tokens_per_second) {
     return tokens_per_second > 0 ? hourly / kSecondsPerHour / tokens_per_second * kPerMillion : 0;
   };

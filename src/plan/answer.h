@@ -84,9 +84,9 @@ struct Answer {
   DecodeSpeed decode_one;
   DecodeSpeed decode_many;
   PrefillSpeed prefill;
-  /// US dollars a million tokens at decode_many and prefill; 0: no price or nobody fits.
-  double output_price = 0;
-  double prompt_price = 0;
+  /// US dollars a million tokens at decode_many and prefill; none: no price or nobody fits.
+  std::optional<double> output_price;
+  std::optional<double> prompt_price;
 };
 
 /// Tokens that a step computes at most where nobody says: on CPUs by the server's own rule.

@@ -313,20 +313,20 @@ std::string Explain(const Answer& answer) {
   ExplainDecode(out, answer, answer.decode_one);
   if (answer.decode_many.users > 1) ExplainDecode(out, answer, answer.decode_many);
   ExplainPrefill(out, answer);
-  if (answer.output_price > 0) {
-    fmt::format_to(out,
-                   "  a million tokens written: ${} an hour x {} / 3600 s / {} tokens/s x 1e6 = "
-                   "${}\n",
-                   ShortText(answer.hardware.price_per_hour),
-                   answer.choices.parallel.DevicesCount(),
-                   ShortText(answer.decode_many.tokens_per_second), ShortText(answer.output_price));
+  if (answer.hardware.price_per_hour && answer.output_price && answer.prompt_price) {
+    fmt::format_to(
+        out,
+        "  a million tokens written: ${} an hour x {} / 3600 s / {} tokens/s x 1e6 = "
+        "${}\n",
+        ShortText(*answer.hardware.price_per_hour), answer.choices.parallel.DevicesCount(),
+        ShortText(answer.decode_many.tokens_per_second), ShortText(*answer.output_price));
     fmt::format_to(
         out,
         "  a million tokens of prompt: ${} an hour x {} / 3600 s / ({} tokens/s x {} stage{}) x "
         "1e6 = ${}\n",
-        ShortText(answer.hardware.price_per_hour), answer.choices.parallel.DevicesCount(),
+        ShortText(*answer.hardware.price_per_hour), answer.choices.parallel.DevicesCount(),
         ShortText(answer.prefill.tokens_per_second), answer.choices.parallel.pipeline,
-        answer.choices.parallel.pipeline == 1 ? "" : "s", ShortText(answer.prompt_price));
+        answer.choices.parallel.pipeline == 1 ? "" : "s", ShortText(*answer.prompt_price));
   }
   return text;
 }

@@ -42,7 +42,7 @@ Json HardwareJson(const Hardware& hardware) {
   }
   out["link_bytes_per_second"] = hardware.link_bandwidth;
   out["devices_linked"] = hardware.devices_linked;
-  out["price_per_hour_usd"] = hardware.price_per_hour;
+  out["price_per_hour_usd"] = hardware.price_per_hour ? Json(*hardware.price_per_hour) : Json();
   if (hardware.kind == Hardware::Kind::kCpu) {
     out["cores"] = hardware.cores;
     out["kernels"] = hardware.kernels;
@@ -165,7 +165,7 @@ Json ToJson(const Answer& answer) {
   out["decode_one"] = answer.fits() ? DecodeJson(answer.decode_one) : Json();
   out["decode_many"] = answer.fits() ? DecodeJson(answer.decode_many) : Json();
   out["prefill"] = answer.fits() ? PrefillJson(answer.prefill) : Json();
-  const auto price = [](double usd) { return usd > 0 ? Json(usd) : Json(); };
+  const auto price = [](const std::optional<double>& usd) { return usd ? Json(*usd) : Json(); };
   out["usd_per_million_output_tokens"] = price(answer.output_price);
   out["usd_per_million_prompt_tokens"] = price(answer.prompt_price);
   return out;

@@ -202,17 +202,17 @@ void AddSpeed(Out out, const Answer& answer) {
                   ShortText(prefill.tokens_per_second), SecondsText(prefill.seconds),
                   TokensText(prefill.tokens), CountText(prefill.steps_count),
                   prefill.steps_count == 1 ? "" : "s", BoundName(prefill.bound)));
-  if (answer.hardware.price_per_hour <= 0) {
+  if (!answer.hardware.price_per_hour) {
     Row(out, "  cost", "unknown: set it with --price (US dollars an hour and device)");
     return;
   }
-  if (answer.output_price <= 0) return;
+  if (!answer.output_price || !answer.prompt_price) return;
   Row(out, "  a million tokens",
       fmt::format(
           "{:>10} written by {} user{}, ${} of prompt (at ${} an hour for {})",
-          "$" + ShortText(answer.output_price), CountText(answer.decode_many.users),
-          answer.decode_many.users == 1 ? "" : "s", ShortText(answer.prompt_price),
-          ShortText(answer.hardware.price_per_hour * AsDouble(choices.parallel.DevicesCount())),
+          "$" + ShortText(*answer.output_price), CountText(answer.decode_many.users),
+          answer.decode_many.users == 1 ? "" : "s", ShortText(*answer.prompt_price),
+          ShortText(*answer.hardware.price_per_hour * AsDouble(choices.parallel.DevicesCount())),
           DevicesText(answer.hardware, choices.parallel.DevicesCount())));
 }
 

@@ -169,7 +169,8 @@ Result<Hardware> FromJson(const nlohmann::json& json, std::string_view name,
   }
   out.layer_overhead_s = kMicrosecond * fields.Number("layer_overhead_us", 0, 0, 1e6);
   out.step_overhead_s = kMicrosecond * fields.Number("step_overhead_us", 0, 0, 1e7);
-  out.price_per_hour = fields.Number("price_per_hour_usd", 0, 0, 1e6);
+  const double price = fields.Number("price_per_hour_usd", -1, 0, 1e6);
+  if (price >= 0) out.price_per_hour = price;
   KVASIR_RETURN_IF_ERROR(fields.Finish());
   return out;
 }

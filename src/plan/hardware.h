@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,7 +32,7 @@ struct Hardware {
   double layer_overhead_s = 0;
   /// Seconds that a step takes beside its layers: building the batch, sampling.
   double step_overhead_s = 0;
-  double price_per_hour = 0;  ///< US dollars for one device; 0: unknown
+  std::optional<double> price_per_hour;  ///< US dollars for one device; none: unknown
   // Of CPUs.
   int64_t cores = 0;    ///< that compute
   std::string kernels;  ///< the server's backend there: "avx2", "avx512", "ref"

@@ -69,8 +69,9 @@ class Trial {
     out.parallel = choices_.parallel;
     out.weights = weights.name;
     out.step_tokens = step_tokens;
-    out.price_per_hour =
-        hardware_.price_per_hour * static_cast<double>(choices_.parallel.DevicesCount());
+    if (hardware_.price_per_hour)
+      out.price_per_hour =
+          *hardware_.price_per_hour * static_cast<double>(choices_.parallel.DevicesCount());
     const NumberFormat kv = choices_.kv.value_or(model_.kv_format);
     out.kv = kv.name;
     MemoryOptions options;
@@ -148,8 +149,7 @@ class Trial {
 
 bool Cheaper(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
-    const double price =
-        c.price_per_hour > 0 ? c.price_per_hour : std::numeric_limits<double>::infinity();
+    const double price = c.price_per_hour.value_or(std::numeric_limits<double>::infinity());
     // At one price: fewer devices, weights as shipped, the quicker one.
     return std::make_tuple(price, c.parallel.DevicesCount(), c.weights != "as shipped", c.itl_s);
   };

@@ -25,7 +25,7 @@ struct Candidate {
   std::string weights;  ///< "as shipped", "fp8", ...
   std::string kv;
   int64_t step_tokens = 0;
-  double price_per_hour = 0;  ///< of all devices; 0: unknown
+  std::optional<double> price_per_hour;  ///< of all devices; none: unknown
   int64_t users_paged = 0;
   double itl_s = 0;         ///< with a chunk of somebody's prompt in the step
   double decode_itl_s = 0;  ///< without

@@ -16,7 +16,9 @@ std::string MachineText(const Candidate& candidate) {
   return devices == 1 ? candidate.hardware : fmt::format("{} x {}", devices, candidate.hardware);
 }
 
-std::string PriceText(double usd) { return usd > 0 ? fmt::format("{:.2f}", usd) : "?"; }
+std::string PriceText(const std::optional<double>& usd) {
+  return usd ? fmt::format("{:.2f}", *usd) : "?";
+}
 
 Json CandidateJson(const Candidate& candidate) {
   Json out;
@@ -28,8 +30,7 @@ Json CandidateJson(const Candidate& candidate) {
   out["weights"] = candidate.weights;
   out["kv_cache_dtype"] = candidate.kv;
   out["max_num_batched_tokens"] = candidate.step_tokens;
-  out["price_per_hour_usd"] =
-      candidate.price_per_hour > 0 ? Json(candidate.price_per_hour) : Json();
+  out["price_per_hour_usd"] = candidate.price_per_hour ? Json(*candidate.price_per_hour) : Json();
   out["users_paged"] = candidate.users_paged;
   if (candidate.ttft_s > 0) {
     out["ttft_seconds"] = candidate.ttft_s;

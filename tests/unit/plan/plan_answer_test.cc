@@ -180,6 +180,19 @@ TEST(PlanAnswerTest, EachExplainedFormulaGivesWhatItSays) {
   }
 }
 
+TEST(PlanAnswerTest, APriceOfNothingIsAPrice) {
+  Hardware machine = Machine("h100-80gb");
+  machine.price_per_hour = 0;
+  const Answer free = MakeAnswer(Shape("gpt-oss-20b"), machine, {}).value();
+  EXPECT_EQ(ToJson(free)["usd_per_million_output_tokens"], 0.0);
+  EXPECT_EQ(ToJson(free)["usd_per_million_prompt_tokens"], 0.0);
+  EXPECT_NE(ToTable(free).find("$0 written by"), std::string::npos);
+  machine.price_per_hour.reset();
+  const Answer unknown = MakeAnswer(Shape("gpt-oss-20b"), machine, {}).value();
+  EXPECT_TRUE(ToJson(unknown)["usd_per_million_output_tokens"].is_null());
+  EXPECT_NE(ToTable(unknown).find("unknown: set it with --price"), std::string::npos);
+}
+
 TEST(PlanAnswerTest, KvBytesByContext) {
   const Answer oss = Ask("gpt-oss-120b", "h100-80gb");
   const auto growing = [&](int64_t context) {
@@ -406,8 +419,9 @@ TEST(PlanAnswerTest, TheOtherWayRound) {
     EXPECT_LE(candidate.ttft_s, 2.0);
     EXPECT_LE(candidate.itl_s, 0.050);
     EXPECT_LE(candidate.decode_itl_s, candidate.itl_s);
-    EXPECT_GE(candidate.price_per_hour, last) << candidate.hardware;
-    last = candidate.price_per_hour;
+    const double price = candidate.price_per_hour.value_or(last);
+    EXPECT_GE(price, last) << candidate.hardware;
+    last = price;
   }
   // Every machine stands in one of the two lists, and a failure says what fails.
   std::set<std::string> named;
