@@ -74,21 +74,26 @@ void RefuseEmpty(CLI::App& app) {
   }
 }
 
-// The library prints a range's ends with all their digits: 0.010000, and 309 of the largest number.
+// The library prints a range's ends with all their digits: 0.010000, and 309 of the largest number,
+// which is no end.
 std::string ShortRange(std::string_view message) {
   constexpr std::string_view kRange = "not in range ";
   const size_t at = message.rfind(kRange);
   std::string text(message.substr(0, at));
   if (at == std::string_view::npos) return text;
-  text += kRange;
   std::string_view ends = message.substr(at + kRange.size());
+  constexpr size_t kDigitsMost = 100;
+  if (const size_t to = ends.rfind(" to "); ends.size() > kDigitsMost && to != ends.npos) {
+    return text + fmt::format("is below {:.15g}", std::strtod(ends.data(), nullptr));
+  }
+  text += kRange;
   while (!ends.empty()) {
     const size_t space = ends.find(' ');
     const std::string word(ends.substr(0, space));
     char* end = nullptr;
     const double number = std::strtod(word.c_str(), &end);
     const bool fraction = *end == '\0' && word.find('.') != std::string::npos;
-    text += fraction ? fmt::format("{:g}", number) : word;
+    text += fraction ? fmt::format("{:.15g}", number) : word;
     if (space == std::string_view::npos) break;
     text += ' ';
     ends.remove_prefix(space + 1);

@@ -15,6 +15,7 @@
 #include "app/model_path.h"
 #include "app/read_file.h"
 #include "app/units.h"
+#include "base/strings.h"
 #include "files/model_files.h"
 #include "files/printable.h"
 #include "model/blueprint.h"
@@ -124,7 +125,7 @@ void PrintRow(const char* name, const std::string& value) {
 
 void PrintTable(const Facts& facts, bool tensors) {
   PrintRow("architecture", files::Printable(facts.summary.architecture));
-  PrintRow("parameters", FormatCount(facts.summary.parameters_count));
+  PrintRow("parameters", CountText(facts.summary.parameters_count));
   PrintRow("weights", FormatBytes(facts.summary.bytes));
   for (const files::FormatSummary& format : facts.summary.formats) {
     PrintRow(fmt::format("  {}", Info(format.dtype).name).c_str(),
@@ -133,10 +134,10 @@ void PrintTable(const Facts& facts, bool tensors) {
   if (facts.spec) {
     const model::ModelSpec& spec = *facts.spec;
     PrintRow("layers", fmt::format("{} of width {}", spec.layers.size(), spec.hidden_size));
-    PrintRow("vocabulary", FormatCount(spec.vocab_size) + " tokens");
-    PrintRow("context", FormatCount(spec.max_positions) + " tokens");
+    PrintRow("vocabulary", CountText(spec.vocab_size) + " tokens");
+    PrintRow("context", CountText(spec.max_positions) + " tokens");
     PrintRow("KV cache",
-             fmt::format("{} bytes a token ({})", FormatCount(spec.KvBytesPerToken(facts.kv_dtype)),
+             fmt::format("{} bytes a token ({})", CountText(spec.KvBytesPerToken(facts.kv_dtype)),
                          Info(facts.kv_dtype).name));
     for (const model::CacheGroup& group : spec.cache_groups) {
       if (group.mask.window_tokens == 0) continue;
@@ -148,7 +149,7 @@ void PrintTable(const Facts& facts, bool tensors) {
   }
   if (facts.tokenizer) {
     PrintRow("tokenizer", fmt::format("{}, {} tokens{}", facts.tokenizer->kind(),
-                                      FormatCount(facts.tokenizer->vocab_size()),
+                                      CountText(facts.tokenizer->vocab_size()),
                                       facts.tokenizer->adds_bos() ? ", adds BOS" : ""));
   } else {
     PrintRow("tokenizer", facts.tokenizer_error);

@@ -130,6 +130,12 @@ Result<std::vector<plan::Hardware>> ReadMachines(const PlanFlags& flags) {
   for (const std::string& name : flags.hardware) {
     auto machine = plan::FindHardware(name);
     if (!machine.ok()) return OfHardware(std::move(machine).error());
+    const bool twice = std::ranges::any_of(
+        machines, [&](const plan::Hardware& other) { return other.name == machine->name; });
+    if (twice)
+      return Named("hardware",
+                   MakeError(ErrorCode::kInvalidArgument,
+                             "expected each machine once, got {} twice", machine->name));
     machines.push_back(*std::move(machine));
   }
   if (flags.price >= 0) {

@@ -93,24 +93,27 @@ void Search(const SimulateFlags& flags, const Traffic& traffic, const Runs& runs
   variant.loads = std::move(search.points);
 }
 
-std::vector<std::pair<std::string, std::string>> Settings(const engine::EngineConfig& config,
-                                                          const SimulateFlags& flags) {
+plan::Settings SettingsOf(const plan::ScenarioSpec& spec, const engine::EngineConfig& config,
+                          const SimulateFlags& flags) {
   const auto on = [](bool enabled, const char* name) {
     return std::pair<std::string, std::string>(name, enabled ? "on" : "off");
   };
-  return {
-      {"--weights", flags.weights},
+  plan::Settings settings = {
+      {"--weights", spec.weights.empty() ? "as-shipped" : spec.weights},
       {"--max-model-len", std::to_string(config.max_model_len)},
       {"--num-kv-blocks", std::to_string(config.cache.blocks_count)},
       {"--block-size", std::to_string(config.cache.block_tokens)},
       {"--max-num-seqs", std::to_string(config.max_num_seqs)},
       {"--max-num-batched-tokens", std::to_string(config.max_num_batched_tokens)},
-      {"--kv-allocation", flags.engine.kv_allocation},
-      {"--batching", flags.engine.batching},
+      {"--kv-allocation",
+       config.kv_allocation == engine::KvAllocation::kReserved ? "reserved" : "paged"},
+      {"--batching", config.batching == engine::Batching::kStatic ? "static" : "continuous"},
       on(config.enable_prefix_caching, "--enable-prefix-caching"),
       on(config.enable_chunked_prefill, "--enable-chunked-prefill"),
       {"--seed", std::to_string(flags.seed)},
   };
+  if (spec.hardware) settings.emplace(settings.begin(), "--hardware", spec.hardware->name);
+  return settings;
 }
 
 // The machine of all variants, or the machines that are compared.
@@ -294,12 +297,13 @@ Result<plan::SimulationReport> MakeReport(const SimulateFlags& flags) {
   report.workload = traffic.words;
   report.load_unit = traffic.LoadUnit();
   report.slo_share = flags.slo_share;
-  report.settings = Settings(scenarios[0].engine, flags);
   int64_t longest = 0;  // of all contexts that came to be
-  for (const plan::Scenario& scenario : scenarios) {
+  for (size_t i = 0; i < scenarios.size(); ++i) {
+    const plan::Scenario& scenario = scenarios[i];
     const Runs runs(traffic, scenario, options);
     plan::VariantReport& variant = report.variants.emplace_back();
     variant.notes = scenario.notes;
+    variant.settings = SettingsOf(specs[i], scenario.engine, flags);
     if (!flags.find.empty()) Search(flags, traffic, runs, variant);
     for (const double load : loads) variant.loads.push_back({load, runs.SummaryUnder(load)});
     // What is shown in full is the load that was found, or what was asked for.

@@ -10,6 +10,7 @@
 #include "app/read_file.h"
 #include "app/simulate_flags.h"
 #include "app/units.h"
+#include "base/strings.h"
 #include "files/printable.h"
 #include "plan/hardware.h"
 #include "plan/model_shape.h"
@@ -339,6 +340,9 @@ Result<Traffic> ReadTraffic(const SimulateFlags& flags) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "--find users goes with --arrivals closed, got --arrivals {}", flags.arrivals);
   }
+  if (flags.find == "users" && flags.Given("users")) {
+    return Beside("users", "find users", "their number is what is looked for");
+  }
   if (flags.find == "users") traffic.spec.arrivals.kind = ArrivalKind::kClosed;
   if (flags.find == "rate" && traffic.closed()) {
     return MakeError(ErrorCode::kInvalidArgument,
@@ -368,9 +372,7 @@ Result<plan::ServiceLevel> ReadServiceLevel(const SimulateFlags& flags) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "--find: a promise is needed: --max-ttft, --max-itl or --max-end-to-end");
   }
-  if (flags.Given("slo-share") && !slo.any()) {
-    return Alone("slo-share", "a promise: --max-ttft, --max-itl or --max-end-to-end");
-  }
+  if (flags.Given("slo-share") && flags.find.empty()) return Alone("slo-share", "--find");
   return slo;
 }
 
@@ -474,10 +476,7 @@ Result<plan::ScenarioSpec> ReadScenario(const SimulateFlags& flags) {
   spec.kv = spec.shape.kv_format;
   if (spec.calibration) {
     // As the steps were measured.
-    std::string measured = spec.calibration->kv_dtype;
-    std::ranges::transform(measured, measured.begin(), [](char c) {
-      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    });
+    const std::string measured = LowerCase(spec.calibration->kv_dtype);
     if (engine.kv_cache_dtype != "auto" && engine.kv_cache_dtype != measured) {
       return MakeError(ErrorCode::kInvalidArgument,
                        "--kv-cache-dtype: {} was measured with {}, got {}", flags.calibration,

@@ -49,17 +49,6 @@ std::string FormatBytes(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kNames[unit]);
 }
 
-std::string FormatCount(int64_t count) {
-  const std::string digits = std::to_string(count);
-  const size_t first = count < 0 ? 1 : 0;
-  std::string grouped;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > first && (digits.size() - i) % 3 == 0) grouped += ',';
-    grouped += digits[i];
-  }
-  return grouped;
-}
-
 std::string Nearest(std::string_view word, const std::vector<std::string>& words) {
   std::string best;
   size_t best_distance = std::min<size_t>(3, (word.size() - 1) / 2) + 1;

@@ -16,9 +16,6 @@ namespace kvasir::app {
 /// "93.8 MiB": three or four digits and a unit of 1024.
 [[nodiscard]] std::string FormatBytes(int64_t bytes);
 
-/// "134,515,008".
-[[nodiscard]] std::string FormatCount(int64_t count);
-
 /// The member of `words` with the smallest edit distance to `word`, where that is at most 3 and
 /// less than half of the word; empty otherwise.
 [[nodiscard]] std::string Nearest(std::string_view word, const std::vector<std::string>& words);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/strings.h"
 #include "plan/units.h"
 #include "runner/step_budget.h"
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/strings.h"
 #include "cache/capacity.h"
 #include "plan/answer.h"
 #include "plan/units.h"

@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 
+#include "base/strings.h"
 #include "plan/answer.h"
 #include "plan/units.h"
 
@@ -13,6 +14,8 @@ namespace {
 using Out = std::back_insert_iterator<std::string>;
 
 constexpr std::array<int64_t, 4> kTableUsers = {1, 10, 50, 100};
+// Whose reservations are added up.
+constexpr std::array<int64_t, 2> kReservedUsers = {10, 20};
 
 double AsDouble(int64_t value) { return static_cast<double>(value); }
 
@@ -110,7 +113,7 @@ void AddMemory(Out out, const Answer& answer) {
       bytes(memory.weights_bytes_per_device) + (memory.loaded ? "  as the server holds them" : ""));
   Row(out, "  activations",
       bytes(memory.activations_bytes_per_device) +
-          fmt::format("  steps of {} tokens", CountText(answer.choices.step_tokens)));
+          fmt::format("  steps of {}", CountedText(answer.choices.step_tokens, "token")));
   Row(out, "  workspace", bytes(memory.workspace_bytes_per_device));
   Row(out, "  left for the KV cache",
       bytes(memory.left_bytes_per_device) +
@@ -124,11 +127,17 @@ void AddUsers(Out out, const Answer& answer) {
                                                                      100 * choices.shared_prefix)
                                                        : "";
   Row(out, "  paged",
-      fmt::format("{:>10}  of {} tokens each{}", CountText(answer.users_paged),
-                  TokensText(choices.context_tokens), shared));
+      fmt::format("{:>10}  of {} each{}", CountText(answer.users_paged),
+                  TokensWords(choices.context_tokens), shared));
+  const int64_t reserved = SequenceBytes(answer.memory, choices.reserved_tokens);
+  std::string sums;
+  for (const int64_t users : kReservedUsers) {
+    sums += fmt::format("{}{} of them {}", sums.empty() ? "" : ", ", users,
+                        BytesText(AsDouble(users * reserved)));
+  }
   Row(out, "  reserved",
-      fmt::format("{:>10}  where each reserves {} tokens", CountText(answer.users_reserved),
-                  TokensText(choices.reserved_tokens)));
+      fmt::format("{:>10}  where each reserves {}, {}: {}", CountText(answer.users_reserved),
+                  TokensWords(choices.reserved_tokens), BytesText(AsDouble(reserved)), sums));
   if (answer.users_reserved_whole != answer.users_reserved) {
     Row(out, "",
         fmt::format("{:>10}  where windowed layers reserve as much (--kv-allocation reserved)",
@@ -139,8 +148,8 @@ void AddUsers(Out out, const Answer& answer) {
           ? fmt::format("{:>10}  hold the weights", CountText(answer.devices_needed))
           : fmt::format("{:>10}  a device has no room beside activations", "none"));
   const std::string served =
-      fmt::format("serve {} user{} of {} tokens", CountText(answer.serving_users),
-                  answer.serving_users == 1 ? "" : "s", TokensText(choices.context_tokens));
+      fmt::format("serve {} of {}", CountedText(answer.serving_users, "user"),
+                  TokensWords(choices.context_tokens));
   if (answer.serving) {
     const std::string joined = Joined(*answer.serving);
     Row(out, "",
@@ -153,7 +162,7 @@ void AddUsers(Out out, const Answer& answer) {
   fmt::format_to(out, "\nKV cache by context and users (- does not fit)\n");
   fmt::format_to(out, "  {:>9} {:>11}", "context", "growing");
   for (const int64_t users : kTableUsers) {
-    fmt::format_to(out, " {:>10}", fmt::format("{} user{}", users, users == 1 ? "" : "s"));
+    fmt::format_to(out, " {:>10}", CountedText(users, "user"));
   }
   fmt::format_to(out, " {:>11}\n", "users fit");
   for (const ContextRow& row : answer.rows) {
@@ -180,13 +189,12 @@ std::string StepText(const StepTime& step) {
 void AddSpeed(Out out, const Answer& answer) {
   const Choices& choices = answer.choices;
   const bool bounds = choices.bandwidth_share == 1.0 && choices.compute_share == 1.0;
-  fmt::format_to(out, "\nSpeed at {} tokens, {}\n", TokensText(choices.context_tokens),
+  fmt::format_to(out, "\nSpeed at {}, {}\n", TokensWords(choices.context_tokens),
                  bounds ? "at most (bounds)"
                         : fmt::format("at {:.0f} % of the bandwidth and {:.0f} % of the operations",
                                       100 * choices.bandwidth_share, 100 * choices.compute_share));
   const auto decode = [&](const DecodeSpeed& speed) {
-    const std::string users =
-        fmt::format("{} user{}", CountText(speed.users), speed.users == 1 ? "" : "s");
+    const std::string users = CountedText(speed.users, "user");
     // Fewer than were asked for: said in the label, which is wider than its column then.
     const bool all = speed.users == answer.users_served && speed.users < choices.users;
     Row(out, fmt::format("  decode, {}{}", users, all ? " (all that fit) " : ""),
@@ -198,10 +206,10 @@ void AddSpeed(Out out, const Answer& answer) {
   if (answer.decode_many.users > 1) decode(answer.decode_many);
   const PrefillSpeed& prefill = answer.prefill;
   Row(out, "  prefill",
-      fmt::format("{:>10} tokens/s, {} for {} tokens in {} step{}; {} binds",
+      fmt::format("{:>10} tokens/s, {} for {} in {}; {} binds",
                   ShortText(prefill.tokens_per_second), SecondsText(prefill.seconds),
-                  TokensText(prefill.tokens), CountText(prefill.steps_count),
-                  prefill.steps_count == 1 ? "" : "s", BoundName(prefill.bound)));
+                  TokensWords(prefill.tokens), CountedText(prefill.steps_count, "step"),
+                  BoundName(prefill.bound)));
   if (!answer.hardware.price_per_hour) {
     Row(out, "  cost", "unknown: set it with --price (US dollars an hour and device)");
     return;
@@ -209,9 +217,9 @@ void AddSpeed(Out out, const Answer& answer) {
   if (!answer.output_price || !answer.prompt_price) return;
   Row(out, "  a million tokens",
       fmt::format(
-          "{:>10} written by {} user{}, ${} of prompt (at ${} an hour for {})",
-          "$" + ShortText(*answer.output_price), CountText(answer.decode_many.users),
-          answer.decode_many.users == 1 ? "" : "s", ShortText(*answer.prompt_price),
+          "{:>10} written by {}, ${} of prompt (at ${} an hour for {})",
+          "$" + ShortText(*answer.output_price), CountedText(answer.decode_many.users, "user"),
+          ShortText(*answer.prompt_price),
           ShortText(*answer.hardware.price_per_hour * AsDouble(choices.parallel.DevicesCount())),
           DevicesText(answer.hardware, choices.parallel.DevicesCount())));
 }
@@ -221,15 +229,13 @@ void AddNoRoom(Out out, const Answer& answer) {
   const int64_t devices = choices.parallel.DevicesCount();
   fmt::format_to(out, "\nSpeed\n");
   Row(out, "  none",
-      fmt::format(
-          "{} {} not fit on {}", answer.model.name,
-          answer.memory.left_bytes_per_device > 0
-              ? fmt::format("with a user of {} tokens does", TokensText(choices.context_tokens))
-              : "does",
-          DevicesText(answer.hardware, devices)));
-  const std::string served =
-      fmt::format("{} user{} of {} tokens", CountText(answer.serving_users),
-                  answer.serving_users == 1 ? "" : "s", TokensText(choices.context_tokens));
+      fmt::format("{} {} not fit on {}", answer.model.name,
+                  answer.memory.left_bytes_per_device > 0
+                      ? fmt::format("with a user of {} does", TokensWords(choices.context_tokens))
+                      : "does",
+                  DevicesText(answer.hardware, devices)));
+  const std::string served = fmt::format("{} of {}", CountedText(answer.serving_users, "user"),
+                                         TokensWords(choices.context_tokens));
   if (!answer.serving) {
     Row(out, "", fmt::format("no number up to 1,024 x {} serves {}", answer.hardware.name, served));
     return;

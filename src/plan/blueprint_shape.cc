@@ -73,14 +73,13 @@ class Counter {
   ModelShape& shape_;
 };
 
-LayerShape LayerOf(const model::GroupedQueryAttention& attention) {
+LayerShape LayerOf(const model::GroupedQueryAttention& attention, int64_t max_positions) {
   LayerShape layer;
   const bool window = attention.mask.kind == model::MaskSpec::Kind::kWindow;
-  layer.kind = window ? LayerKind::kWindow : LayerKind::kFull;
+  SetWindow(layer, window ? attention.mask.window_tokens : 0, max_positions);
   layer.query_heads = attention.query_heads;
   layer.kv_heads = attention.kv_heads;
   layer.key_dim = layer.value_dim = attention.head_dim;
-  layer.window_tokens = window ? attention.mask.window_tokens : 0;
   layer.cached_values = 2 * attention.KvCols();
   return layer;
 }
@@ -97,7 +96,9 @@ ModelShape ShapeOfBlueprint(const model::Blueprint& blueprint, const files::Weig
   shape.max_positions = spec.max_positions;
   shape.tied_embeddings = spec.tied_embeddings;
   Counter(blueprint, weights, shape).Count();
-  for (const model::LayerSpec& layer : spec.layers) AddLayer(shape, LayerOf(layer.gqa()));
+  for (const model::LayerSpec& layer : spec.layers) {
+    AddLayer(shape, LayerOf(layer.gqa(), spec.max_positions));
+  }
   for (const model::CacheGroup& group : spec.cache_groups) {
     shape.cache_groups.push_back(
         {static_cast<int64_t>(group.layers.size()), group.mask.window_tokens});

@@ -29,9 +29,10 @@ struct Family {
   std::array<std::string_view, 5> hf;  ///< architectures[0] and model_type
   std::string_view gguf;
   Sparse sparse = Sparse::kAfterDense;
-  bool latent = false;       ///< MLA
-  bool linear = false;       ///< gated delta-net layers among the full ones
-  bool gated_query = false;  ///< q_proj holds a gate as wide as q
+  std::string_view experts_key = "num_experts";  ///< of config.json
+  bool latent = false;                           ///< MLA
+  bool linear = false;                           ///< gated delta-net layers among the full ones
+  bool gated_query = false;                      ///< q_proj holds a gate as wide as q
   bool sinks = false;        ///< and biases on experts, router and output (gpt-oss)
   bool query_bias = false;   ///< q, k, v always
   bool output_bias = false;  ///< o has one where attention_bias is set
@@ -47,10 +48,12 @@ constexpr std::array kFamilies = {
     Family{.hf = {"MixtralForCausalLM", "mixtral"},
            .gguf = "llama",
            .sparse = Sparse::kAll,
+           .experts_key = "num_local_experts",
            .plain_expert_size = true},
     Family{.hf = {"MiniMaxM2ForCausalLM", "minimax_m2"},
            .gguf = "minimax-m2",
            .sparse = Sparse::kAll,
+           .experts_key = "num_local_experts",
            .qk_norms = QkNorms::kWholeRow,
            .correction_bias = true,
            .plain_expert_size = true},
@@ -92,40 +95,51 @@ constexpr std::array kFamilies = {
     Family{.hf = {"GptOssForCausalLM", "gpt_oss"},
            .gguf = "gpt-oss",
            .sparse = Sparse::kAll,
+           .experts_key = "num_local_experts",
            .sinks = true,
            .output_bias = true,
            .plain_expert_size = true},
     Family{.hf = {"Glm4MoeForCausalLM", "glm4_moe"},
            .gguf = "glm4moe",
+           .experts_key = "n_routed_experts",
            .qk_norms = QkNorms::kPerHeadIfUsed,
            .correction_bias = true},
     Family{.hf = {"Glm4MoeLiteForCausalLM", "glm4_moe_lite"},
            .gguf = {},
+           .experts_key = "n_routed_experts",
            .latent = true,
            .correction_bias = true},
     Family{.hf = {"GlmMoeDsaForCausalLM", "glm_moe_dsa"},
            .gguf = "glm-dsa",
+           .experts_key = "n_routed_experts",
            .latent = true,
            .correction_bias = true},
-    Family{.hf = {"DeepseekV2ForCausalLM", "deepseek_v2"}, .gguf = {}, .latent = true},
+    Family{.hf = {"DeepseekV2ForCausalLM", "deepseek_v2"},
+           .gguf = {},
+           .experts_key = "n_routed_experts",
+           .latent = true},
     Family{.hf = {"DeepseekV3ForCausalLM", "deepseek_v3", "kimi_k2",
                   "KimiK25ForConditionalGeneration", "kimi_k25"},
            .gguf = "deepseek2",
+           .experts_key = "n_routed_experts",
            .latent = true,
            .correction_bias = true},
     Family{.hf = {"DeepseekV32ForCausalLM", "deepseek_v32"},
            .gguf = "deepseek32",
+           .experts_key = "n_routed_experts",
            .latent = true,
            .correction_bias = true},
     Family{.hf = {"Llama4ForCausalLM", "llama4_text", "Llama4ForConditionalGeneration", "llama4"},
            .gguf = "llama4",
            .sparse = Sparse::kInterleaved,
+           .experts_key = "num_local_experts",
            .output_bias = true,
            .chunked = true,
            .plain_expert_size = true},
     Family{.hf = {"Ernie4_5_MoeForCausalLM", "ernie4_5_moe"},
            .gguf = "ernie4_5-moe",
            .sparse = Sparse::kErnieRange,
+           .experts_key = "moe_num_experts",
            .correction_bias = true},
 };
 
@@ -249,7 +263,7 @@ class ExpertsReader {
     if (experts_ == 0) {
       if (family_.sparse != Sparse::kQwenStep) {
         const bool missing = given.empty() && !reader_.Has({{}, "expert_count"});
-        reader_.Fail(Key{given.empty() ? "num_experts" : given, "expert_count"},
+        reader_.Fail(Key{given.empty() ? family_.experts_key : given, "expert_count"},
                      missing ? "expected an integer, but the key is missing"
                              : "expected an integer of at least 1, got 0");
       }
@@ -271,6 +285,15 @@ class ExpertsReader {
     dense_size_ = reader_.Int({dense, "feed_forward_length"}, 0);
     ReadSharedExpert();
     first_dense_ = reader_.Int({"first_k_dense_replace", "leading_dense_block_count"}, 0);
+    if (first_dense_ < 0 || first_dense_ > shape_.layers_count) {
+      reader_.Fail(
+          {"first_k_dense_replace", "leading_dense_block_count"},
+          fmt::format("expected 0 to {}, the layers, got {}", shape_.layers_count, first_dense_));
+    }
+    // Every layer but the dense ones, in all that were published.
+    if (const int64_t every = reader_.Int({"moe_layer_freq", {}}, 1); every != 1) {
+      reader_.Fail(Key{"moe_layer_freq", {}}, fmt::format("expected 1, got {}", every));
+    }
     sparse_step_ = std::max<int64_t>(
         1, reader_.Int({family_.sparse == Sparse::kInterleaved ? "interleave_moe_layer_step"
                                                                : "decoder_sparse_step",
@@ -417,11 +440,10 @@ class ExpertsReader {
       AddVector(kv_cols);
     }
     LayerShape layer;
-    layer.kind = kind;
     layer.query_heads = query_heads_;
     layer.kv_heads = kv_heads_;
     layer.key_dim = layer.value_dim = head_dim_;
-    layer.window_tokens = kind == LayerKind::kWindow ? window_ : 0;
+    SetWindow(layer, kind == LayerKind::kWindow ? window_ : 0, shape_.max_positions);
     layer.cached_values = 2 * kv_cols;
     AddLayer(shape_, layer);
   }

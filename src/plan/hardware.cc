@@ -216,8 +216,9 @@ const std::vector<Hardware>& HardwareCatalogue() {
 Result<Hardware> FindHardware(std::string_view name) {
   if (name == "this") return ProbeHardware();
   std::vector<std::string> names = {"this"};
+  const std::string lower = LowerCase(name);
   for (const Hardware& hardware : HardwareCatalogue()) {
-    if (hardware.name == name) return hardware;
+    if (hardware.name == lower) return hardware;
     names.push_back(hardware.name);
   }
   if (name.ends_with(".json") || name.find('/') != std::string_view::npos) {

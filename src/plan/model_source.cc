@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/strings.h"
 #include "files/inspect.h"
 #include "files/json.h"
 #include "files/mapped_file.h"
@@ -81,9 +82,36 @@ NumberFormat FormatOf(DType dtype) {
   return format;
 }
 
+bool IsIgnored(const std::string& name, const model::TensorNames& names) {
+  return std::ranges::any_of(names.ignored_prefixes,
+                             [&](const std::string& start) { return name.starts_with(start); }) ||
+         std::ranges::any_of(names.ignored_suffixes,
+                             [&](const std::string& end) { return name.ends_with(end); });
+}
+
+// A configuration beside the wrong files would be planned as neither. A hundredth is left for what
+// exporters add or leave out. Of a family that the server does not run, files may hold more: other
+// modalities, copies of the table.
+Status CheckCounts(const ModelShape& shape, const files::ModelSummary& summary,
+                   const model::Blueprint* loadable, const fs::path& path) {
+  int64_t stored = 0;
+  for (const files::TensorSummary& tensor : summary.tensors) {
+    if (loadable != nullptr && IsIgnored(tensor.name, loadable->names)) continue;
+    stored += ElementCount(tensor.shape);
+  }
+  const int64_t described = shape.ParametersCount();
+  const int64_t slack = described / 100;
+  const int64_t copied = shape.tied_embeddings ? shape.vocab_size * shape.hidden_size : 0;
+  const bool more = loadable != nullptr && stored > described + slack + copied;
+  if (stored >= described - slack && !more) return Status::Ok();
+  return MakeError(ErrorCode::kDataLoss,
+                   "{}: its configuration describes {} parameters, but its tensors hold {}",
+                   path.string(), CountText(described), CountText(stored));
+}
+
 // The files' own bytes, and for each part the format that most of them have.
-void ReadStored(const files::ModelFiles& files, ModelShape& shape) {
-  const files::ModelSummary summary = files::Summarize(files);
+void ReadStored(const files::ModelFiles& files, const files::ModelSummary& summary,
+                ModelShape& shape) {
   StoredWeights stored;
   stored.bytes = summary.bytes;
   std::array<std::map<DType, int64_t>, kPartCount> formats;
@@ -185,14 +213,20 @@ Result<ModelShape> ShapeOfPath(const fs::path& path) {
   }
   ModelShape shape;
   std::optional<model::Blueprint> blueprint;
-  if (opened->kind == files::ModelFiles::Kind::kHuggingFace &&
-      opened->config.contains("quantization_config")) {
+  // Packed words and scales, which are no values.
+  const bool quantized = opened->kind == files::ModelFiles::Kind::kHuggingFace &&
+                         opened->config.contains("quantization_config");
+  if (quantized) {
     KVASIR_ASSIGN_OR_RETURN(shape,
                             ShapeOfConfig(opened->config, path, (path / "config.json").string()));
   } else {
     KVASIR_ASSIGN_OR_RETURN(shape, ShapeOfFiles(*opened, &blueprint));
   }
-  ReadStored(*opened, shape);
+  const files::ModelSummary summary = files::Summarize(*opened);
+  if (!quantized) {
+    KVASIR_RETURN_IF_ERROR(CheckCounts(shape, summary, blueprint ? &*blueprint : nullptr, path));
+  }
+  ReadStored(*opened, summary, shape);
   if (blueprint) shape.stored->loaded = LoadedBytes(*blueprint, *opened->weights());
   shape.name = opened->name;
   shape.source = path.string();
@@ -219,6 +253,20 @@ Result<Entry> ReadEntry(const EmbeddedFile& file) {
   return entry;
 }
 
+const EmbeddedFile* FindEntry(std::string_view name) {
+  const auto found = std::ranges::find(kModelFiles, name, &EmbeddedFile::name);
+  return found == kModelFiles.end() ? nullptr : &*found;
+}
+
+Result<ModelShape> ShapeOfEntry(const EmbeddedFile& file) {
+  KVASIR_ASSIGN_OR_RETURN(Entry entry, ReadEntry(file));
+  const std::string name(file.name);
+  KVASIR_ASSIGN_OR_RETURN(ModelShape shape, ShapeOfConfig(std::move(entry.config), name, name));
+  shape.name = name;
+  shape.source = entry.listing.source;
+  return shape;
+}
+
 }  // namespace
 
 const std::vector<ModelListing>& ModelCatalogue() {
@@ -235,19 +283,14 @@ const std::vector<ModelListing>& ModelCatalogue() {
 }
 
 Result<ModelShape> FindModelShape(std::string_view model) {
-  for (const EmbeddedFile& file : kModelFiles) {
-    if (file.name != model) continue;
-    KVASIR_ASSIGN_OR_RETURN(Entry entry, ReadEntry(file));
-    KVASIR_ASSIGN_OR_RETURN(
-        ModelShape shape,
-        ShapeOfConfig(std::move(entry.config), std::string(model), std::string(model)));
-    shape.name = model;
-    shape.source = entry.listing.source;
-    return shape;
-  }
+  if (const EmbeddedFile* file = FindEntry(model); file != nullptr) return ShapeOfEntry(*file);
   const fs::path path(model);
   std::error_code ignored;
   if (fs::exists(path, ignored)) return ShapeOfPath(path);
+  // As others write it, where no file has that name.
+  if (const EmbeddedFile* file = FindEntry(LowerCase(model)); file != nullptr) {
+    return ShapeOfEntry(*file);
+  }
   std::vector<std::string> names;
   names.reserve(std::size(kModelFiles));
   for (const EmbeddedFile& file : kModelFiles) names.emplace_back(file.name);

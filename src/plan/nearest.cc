@@ -1,7 +1,7 @@
 #include "plan/nearest.h"
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 
 #include "base/strings.h"
 #include "files/printable.h"
@@ -12,13 +12,17 @@ Error UnknownName(std::string_view field, std::string_view name,
   constexpr size_t kShownNames = 3;
   constexpr size_t kShownMax = 60;
   const std::string shown = files::Printable(name, kShownMax);
-  std::vector<std::pair<size_t, std::string_view>> nearest;
+  const std::string lower = LowerCase(shown);
+  // Those that the word begins come first: a family's name for its members.
+  std::vector<std::tuple<bool, size_t, std::string_view>> nearest;
   nearest.reserve(known.size());
-  for (const std::string& word : known) nearest.emplace_back(EditDistance(shown, word), word);
+  for (const std::string& word : known) {
+    nearest.emplace_back(!word.starts_with(lower), EditDistance(lower, word), word);
+  }
   std::sort(nearest.begin(), nearest.end());
   std::string words;
   for (size_t i = 0; i < std::min(kShownNames, nearest.size()); ++i) {
-    words += (i == 0 ? "" : ", ") + std::string(nearest[i].second);
+    words += (i == 0 ? "" : ", ") + std::string(std::get<2>(nearest[i]));
   }
   return MakeParamError(ErrorCode::kNotFound, std::string(field),
                         "{}: expected {}, got '{}'; nearest: {} (--list shows all)", field, wanted,

@@ -1,9 +1,9 @@
 #include "plan/number_format.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 
+#include "base/strings.h"
 #include "files/printable.h"
 #include "tensor/dtype.h"
 
@@ -12,13 +12,6 @@ namespace {
 
 constexpr int64_t kGroupLeast = 16;
 constexpr int64_t kGroupMost = 1024;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
-}
 
 NumberFormat Plain(std::string_view name, int64_t bytes, Math math) {
   NumberFormat format;
@@ -110,7 +103,7 @@ int64_t NumberFormat::Bytes(int64_t rows, int64_t cols) const {
 }
 
 Result<NumberFormat> ParseWeightFormat(std::string_view name) {
-  const std::string lower = Lower(name);
+  const std::string lower = LowerCase(name);
   if (lower == "f32") return Plain(lower, 4, Math::kF32);
   if (lower == "f16" || lower == "bf16") return Plain(lower, 2, Math::kBF16);
   if (lower == "fp8") {
@@ -129,14 +122,14 @@ Result<NumberFormat> ParseWeightFormat(std::string_view name) {
   if (lower == "mxfp4") return Blocks(lower, 32, 17, Math::kF4);
   if (lower == "nvfp4") return Blocks(lower, 16, 9, Math::kF4);
   for (const NumberFormat& format : GgufFormats()) {
-    if (Lower(format.name) == lower) return format;
+    if (LowerCase(format.name) == lower) return format;
   }
   return MakeError(ErrorCode::kInvalidArgument, "expected as-shipped or one of {}, got '{}'",
                    WeightFormatNames(), files::Printable(name, 40));
 }
 
 Result<NumberFormat> ParseKvFormat(std::string_view name) {
-  const std::string lower = Lower(name);
+  const std::string lower = LowerCase(name);
   if (lower == "f32") return Plain(lower, 4, Math::kF32);
   if (lower == "f16" || lower == "bf16") return Plain(lower, 2, Math::kBF16);
   if (lower == "fp8") return Plain(lower, 1, Math::kF8);

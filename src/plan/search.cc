@@ -5,6 +5,7 @@
 #include <limits>
 #include <tuple>
 
+#include "base/strings.h"
 #include "plan/units.h"
 
 namespace kvasir::plan {
@@ -99,8 +100,8 @@ class Trial {
     if (out.users_paged < choices_.users) {
       Miss(out,
            1e3 * static_cast<double>(choices_.users) / static_cast<double>(out.users_paged + 1),
-           fmt::format("room for {} of {} users", CountText(out.users_paged),
-                       CountText(choices_.users)));
+           fmt::format("room for {} of {}", CountText(out.users_paged),
+                       CountedText(choices_.users, "user")));
     }
     AddLatencies(options, shared, out);
     return out;

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/strings.h"
 #include "plan/search.h"
 #include "plan/units.h"
 
@@ -48,9 +49,11 @@ std::string ToTable(const SearchResult& result, const ModelShape& model, const C
   std::string text;
   const auto out = std::back_inserter(text);
   fmt::format_to(out,
-                 "{} for {} users of {} tokens{}{}, at {:.0f} % of each machine's bandwidth "
-                 "and {:.0f} % of its operations\n\n",
-                 model.name, CountText(choices.users), TokensText(choices.context_tokens),
+                 "{} for {} of {}{}{}, at {:.0f} % of each machine's bandwidth and {:.0f} % of its "
+                 "operations; a prompt comes alone while the others decode: queues are what "
+                 "kvasir simulate shows\n\n",
+                 model.name, CountedText(choices.users, "user"),
+                 TokensWords(choices.context_tokens),
                  goal.ttft_s ? ", TTFT at most " + SecondsText(*goal.ttft_s) : "",
                  goal.itl_s ? ", ITL at most " + SecondsText(*goal.itl_s) : "",
                  100 * choices.bandwidth_share, 100 * choices.compute_share);

@@ -29,6 +29,12 @@ void AddLayer(ModelShape& shape, const LayerShape& layer) {
   shape.layers.back().layers_count = 1;
 }
 
+void SetWindow(LayerShape& layer, int64_t window_tokens, int64_t max_positions) {
+  const bool windowed = window_tokens > 0 && window_tokens < max_positions;
+  layer.kind = windowed ? LayerKind::kWindow : LayerKind::kFull;
+  layer.window_tokens = windowed ? window_tokens : 0;
+}
+
 void AssignCacheGroups(ModelShape& shape, const std::vector<int64_t>& windows) {
   using model::MaskSpec;
   model::ModelSpec spec;  // the masks alone matter

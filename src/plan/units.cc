@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/strings.h"
 #include "files/printable.h"
 
 namespace kvasir::plan {
@@ -79,15 +80,8 @@ std::string BytesText(double bytes) {
                    : fmt::format("{:.{}f} {}", sign * value, value < 9.995 ? 2 : 1, kUnits[unit]);
 }
 
-std::string CountText(int64_t count) {
-  const std::string digits = std::to_string(count);
-  const size_t first = count < 0 ? 1 : 0;
-  std::string grouped;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > first && (digits.size() - i) % 3 == 0) grouped += ',';
-    grouped += digits[i];
-  }
-  return grouped;
+std::string CountedText(int64_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", CountText(count), thing, count == 1 ? "" : "s");
 }
 
 std::string ParametersText(int64_t count) {
@@ -112,6 +106,10 @@ std::string ShortText(double value) {
 std::string TokensText(int64_t tokens) {
   if (tokens >= 1024 && tokens % 1024 == 0) return CountText(tokens / 1024) + "k";
   return CountText(tokens);
+}
+
+std::string TokensWords(int64_t tokens) {
+  return fmt::format("{} token{}", TokensText(tokens), tokens == 1 ? "" : "s");
 }
 
 }  // namespace kvasir::plan

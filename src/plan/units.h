@@ -19,8 +19,8 @@ namespace kvasir::plan {
 
 /// "65.2 GB", "940 B".
 [[nodiscard]] std::string BytesText(double bytes);
-/// "73,728".
-[[nodiscard]] std::string CountText(int64_t count);
+/// "1 user", "1,234 users".
+[[nodiscard]] std::string CountedText(int64_t count, std::string_view thing);
 /// "117 B", "135 M", "4,310".
 [[nodiscard]] std::string ParametersText(int64_t count);
 /// "1.8 s", "12.4 ms", "310 us".
@@ -29,5 +29,7 @@ namespace kvasir::plan {
 [[nodiscard]] std::string ShortText(double value);
 /// "8k", "131,072": tokens as a context is named.
 [[nodiscard]] std::string TokensText(int64_t tokens);
+/// "1 token", "8k tokens".
+[[nodiscard]] std::string TokensWords(int64_t tokens);
 
 }  // namespace kvasir::plan

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/strings.h"
 #include "server/http_connection_base.h"
 #include "server/http_message.h"
 
@@ -230,7 +231,7 @@ bool Connection::CheckRequestHead() {
   head_method_ = request_.method == "HEAD";
   request_.remote = remote_;
   for (const auto& field : head) {
-    request_.headers.emplace_back(AsciiLower(View(field.name_string())),
+    request_.headers.emplace_back(LowerCase(View(field.name_string())),
                                   std::string(View(field.value())));
   }
   if (const Status framing = CheckFraming(request_.headers, minor_version_); !framing.ok()) {

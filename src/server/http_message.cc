@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/strings.h"
+
 namespace kvasir::server {
 namespace {
 
@@ -123,16 +125,8 @@ Status CheckFraming(const HttpHeaders& headers, int minor_version) {
   return Status::Ok();
 }
 
-std::string AsciiLower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
-
 bool EqualsIgnoreCase(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && AsciiLower(a) == AsciiLower(b);
+  return a.size() == b.size() && LowerCase(a) == LowerCase(b);
 }
 
 std::string_view ReasonPhrase(int status) {

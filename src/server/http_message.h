@@ -29,8 +29,6 @@ struct HttpTarget {
 /// `minor_version`: 0 or 1.
 [[nodiscard]] Status CheckFraming(const HttpHeaders& headers, int minor_version);
 
-/// ASCII only; header names and tokens.
-[[nodiscard]] std::string AsciiLower(std::string_view text);
 [[nodiscard]] bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 
 /// "OK", "Not Found", …

@@ -93,7 +93,9 @@ def test_find_names_the_most_users(tmp_path):
     (["--turn-tokens", "9"], "--turn-tokens goes with --turns"),
     (["--documents-per-request", "2"], "--documents-per-request goes with --documents"),
     (["--document-tokens", "2"], "--document-tokens goes with --documents"),
-    (["--slo-share", "0.9"], "--slo-share goes with a promise"),
+    (["--slo-share", "0.9"], "--slo-share goes with --find"),
+    (["--slo-share", "0.9", "--max-ttft", "2s"], "--slo-share goes with --find"),
+    (["--find", "users", "--max-ttft", "2s", "--users", "4"], "--users does not go with --find users"),
     (["--trace-speed", "2"], "--trace-speed goes with --trace"),
     (["--trace-format", "azure"], "--trace-format goes with --trace"),
     (["--loads", "1,2", "--find", "users", "--max-ttft", "2s"], "--loads does not go with --find"),
@@ -163,7 +165,7 @@ def test_a_trace_has_times_and_lengths_of_its_own(flags, tmp_path):
     (["--write-requests", "/no/such/page"], 1, "/no/such/page"),
     (["--weights", "foo"], 2, "--weights: expected as-shipped or one of"),
     (["--seed", "-1"], 2, "--seed: expected a whole number from 0"),
-    (["--max-model-len", "-1"], 2, "--max-model-len: Value -1 not in range 0 to 1.79769e+308"),
+    (["--max-model-len", "-1"], 2, "--max-model-len: Value -1 is below 0"),
     (["--bandwidth-share", "1e300"], 2, "--bandwidth-share: Value 1e300 not in range 0.01 to 1"),
 ])
 def test_exit_codes_are_those_of_the_documentation(flags, code, words):

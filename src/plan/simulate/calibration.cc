@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/strings.h"
 #include "files/json.h"
 #include "files/printable.h"
 #include "plan/json_fields.h"

@@ -89,7 +89,7 @@ std::string Facts(const SimulationReport& report) {
   std::vector<std::pair<std::string, std::string>> facts = {
       {"model", report.model}, {"machine", report.machine}, {"traffic", report.workload}};
   std::string settings;
-  for (const auto& [flag, value] : report.settings) {
+  for (const auto& [flag, value] : CommonSettings(report)) {
     settings += fmt::format("{}{} {}", settings.empty() ? "" : ", ", flag, value);
   }
   if (!settings.empty()) facts.emplace_back("settings", settings);

@@ -59,8 +59,15 @@ std::string FormatFound(const SimulationReport& report, const VariantReport& var
                      FormatLoad(variant.load_found), report.load_unit, promise);
 }
 
+nlohmann::json ToJson(const Settings& settings) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [flag, value] : settings) json[flag.substr(2)] = value;
+  return json;
+}
+
 nlohmann::json ToJson(const VariantReport& variant) {
   nlohmann::json json = ToJson(variant.summary);
+  json["settings"] = ToJson(variant.settings);
   if (!variant.notes.empty()) json["notes"] = variant.notes;
   if (variant.load_found >= 0) {
     json["load_found"] = variant.load_found;
@@ -75,6 +82,16 @@ nlohmann::json ToJson(const VariantReport& variant) {
 }
 
 }  // namespace
+
+Settings CommonSettings(const SimulationReport& report) {
+  Settings common = report.variants.front().settings;
+  std::erase_if(common, [&](const auto& setting) {
+    return !std::ranges::all_of(report.variants, [&](const VariantReport& variant) {
+      return std::ranges::find(variant.settings, setting) != variant.settings.end();
+    });
+  });
+  return common;
+}
 
 std::string FormatReport(const SimulationReport& report) {
   std::string text = fmt::format("{} on {}\n{}\n\n", report.model, report.machine, report.workload);
@@ -107,9 +124,8 @@ nlohmann::json ToJson(const SimulationReport& report) {
   nlohmann::json json = {{"model", report.model},
                          {"machine", report.machine},
                          {"workload", report.workload},
-                         {"settings", nlohmann::json::object()},
+                         {"settings", ToJson(CommonSettings(report))},
                          {"variants", nlohmann::json::array()}};
-  for (const auto& [flag, value] : report.settings) json["settings"][flag.substr(2)] = value;
   if (!report.compared.empty()) json["compared"] = report.compared;
   if (!report.load_unit.empty()) json["load_unit"] = report.load_unit;
   if (report.slo.ttft_s > 0) json["max_ttft_s"] = report.slo.ttft_s;

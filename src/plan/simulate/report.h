@@ -12,11 +12,15 @@
 
 namespace kvasir::plan {
 
+/// As flags and values, in the order of the help: {"--block-size", "16"}.
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
 struct VariantReport {
   Summary summary;
   /// In full: samples of steps always; details and snapshots where a page was asked for.
   SimulationResult result;
   std::vector<std::string> notes;  ///< what was worked out and may surprise
+  Settings settings;
   /// The same variant under several loads, by load: the curve of its latencies. Where the largest
   /// load that keeps the promise was searched for, all that were tried.
   std::vector<LoadPoint> loads;
@@ -31,11 +35,12 @@ struct SimulationReport {
   std::string compared;  ///< "kv-allocation", "block-size"; empty where there is one variant
   std::string load_unit;  ///< of LoadPoint::load: "users" or "requests/s"
   ServiceLevel slo;
-  double slo_share = 0;  ///< of requests that a load must keep the promise for
-  /// Settings as flags and values, in the order of the help: {"--block-size", "16"}.
-  std::vector<std::pair<std::string, std::string>> settings;
+  double slo_share = 0;                 ///< of requests that a load must keep the promise for
   std::vector<VariantReport> variants;  ///< at least one
 };
+
+/// Of the variants' settings those that are the same for all.
+[[nodiscard]] Settings CommonSettings(const SimulationReport& report);
 
 /// As people read it in a terminal.
 [[nodiscard]] std::string FormatReport(const SimulationReport& report);

@@ -282,7 +282,10 @@ Result<ScenarioSpec> MakeListed(const ScenarioSpec& base, std::string_view name,
         return Status::Ok();
       }
       const auto format = ParseWeightFormat(value);
-      if (format.ok()) return Status::Ok();
+      if (format.ok()) {
+        spec.weights = format->name;  // in one spelling
+        return Status::Ok();
+      }
       return MakeError(ErrorCode::kInvalidArgument, "--compare weights: {}",
                        format.error().message);
     }());

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/strings.h"
 #include "files/printable.h"
 #include "plan/simulate/trace_rows.h"
 
@@ -41,16 +42,8 @@ bool GetLine(std::istream& input, std::string& line, bool& too_long) {
   }
 }
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
-
 std::string FormatOf(std::string_view header) {
-  const std::string lower = Lower(header);
+  const std::string lower = LowerCase(header);
   if (header.starts_with('{')) return "mooncake";
   if (lower.find("contexttokens") != std::string::npos) return "azure";
   if (lower.find("request tokens") != std::string::npos) return "burstgpt";

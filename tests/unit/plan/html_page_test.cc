@@ -80,7 +80,7 @@ TEST(HtmlPage, EscapesWhatCameFromOutside) {
   result.variant = evil;
   SimulationReport report = ReportOf({result});
   report.model = report.machine = report.workload = report.compared = report.load_unit = evil;
-  report.settings = {{evil, evil}};
+  report.variants[0].settings = {{evil, evil}};
   report.variants[0].notes = {evil};
   report.variants[0].loads = {{1, report.variants[0].summary}};
   const std::string page = WriteHtml(report, evil);

@@ -11,6 +11,7 @@
 #include "plan/answer.h"
 #include "plan/search.h"
 #include "plan/units.h"
+#include "support/temp_folder.h"
 
 namespace kvasir::plan {
 namespace {
@@ -235,6 +236,14 @@ TEST(PlanAnswerTest, AServerThatReservesFourGigabytesARequest) {
     machine.memory_bytes -= 1;
     EXPECT_EQ(MakeAnswer(model, machine, choices).value().users_reserved, requests - 1);
   }
+  // As people read it: 128 KiB a token.
+  Choices choices;
+  choices.reserved_tokens = 30'512;
+  const std::string table = ToTable(Ask("llama-3.1-8b", "h100-80gb", choices));
+  EXPECT_NE(table.find("each reserves 30,512 tokens, 4.00 GB: 10 of them 40.0 GB, 20 of them "
+                       "80.0 GB\n"),
+            std::string::npos)
+      << table;
 }
 
 TEST(PlanAnswerTest, PartsSumToTheWholeAndMoreOfAnythingIsNeverLess) {
@@ -438,6 +447,38 @@ TEST(PlanAnswerTest, TheOtherWayRound) {
   EXPECT_LE(tight.satisfying.size(), result.satisfying.size());
   EXPECT_NE(ToTable(result, Shape("gpt-oss-120b"), choices, goal).find("What fails"),
             std::string::npos);
+  choices.users = 1;
+  EXPECT_TRUE(ToTable(result, Shape("gpt-oss-120b"), choices, goal)
+                  .starts_with("gpt-oss-120b for 1 user of 8k tokens, TTFT at most 2 s"));
+}
+
+TEST(PlanAnswerTest, AWindowThatNothingIsBehindIsFullAttention) {
+  const auto layers = [](const char* architecture, int64_t window) {
+    const nlohmann::json config = {{"architectures", {architecture}},
+                                   {"hidden_size", 64},
+                                   {"num_hidden_layers", 2},
+                                   {"num_attention_heads", 4},
+                                   {"num_key_value_heads", 2},
+                                   {"intermediate_size", 128},
+                                   {"num_local_experts", 4},
+                                   {"num_experts_per_tok", 2},
+                                   {"sliding_window", window},
+                                   {"layer_types", {"sliding_attention", "sliding_attention"}},
+                                   {"vocab_size", 256},
+                                   {"max_position_embeddings", 512}};
+    const test::TempFolder folder;
+    const std::string path = folder.Write("config.json", config.dump()).string();
+    return FindModelShape(path).value().layers;
+  };
+  for (const char* architecture : {"MistralForCausalLM", "GptOssForCausalLM"}) {
+    SCOPED_TRACE(architecture);
+    EXPECT_EQ(layers(architecture, 511)[0].kind, LayerKind::kWindow);
+    EXPECT_EQ(layers(architecture, 511)[0].window_tokens, 511);
+    for (const int64_t window : {512, 4096}) {
+      EXPECT_EQ(layers(architecture, window)[0].kind, LayerKind::kFull);
+      EXPECT_EQ(layers(architecture, window)[0].window_tokens, 0);
+    }
+  }
 }
 
 }  // namespace

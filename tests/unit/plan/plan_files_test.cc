@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -18,6 +19,7 @@
 #include "plan/model_shape.h"
 #include "runner/kv_plan.h"
 #include "support/data.h"
+#include "support/temp_folder.h"
 
 namespace kvasir::plan {
 namespace {
@@ -107,6 +109,33 @@ TEST(PlanFilesTest, EqualTheServersOwnFigures) {
     }
   }
   EXPECT_GE(served_count, 35);
+}
+
+TEST(PlanFilesTest, AConfigurationBesideTheWrongFilesIsRefused) {
+  KVASIR_SHARED_OR_SKIP(root, "models");
+  const std::pair<const char*, nlohmann::json> wrong[] = {
+      {"llama", {{"num_hidden_layers", 1}}},  // the files hold more
+      {"llama", {{"num_hidden_layers", 64}}},
+      {"qwen3-moe", {{"num_hidden_layers", 64}}},
+  };
+  for (const auto& [name, change] : wrong) {
+    SCOPED_TRACE(name);
+    const test::TempFolder folder;
+    for (const auto& entry : fs::directory_iterator(root / name)) {
+      fs::copy(entry.path(), folder.path() / entry.path().filename(), fs::copy_options::recursive);
+    }
+    ASSERT_TRUE(FindModelShape(folder.path().string()).ok());
+    nlohmann::json config =
+        nlohmann::json::parse(std::ifstream(root / name / "config.json"), nullptr, false);
+    config.update(change);
+    config.erase("layer_types");
+    std::ofstream(folder.path() / "config.json") << config;
+    const auto shape = FindModelShape(folder.path().string());
+    ASSERT_FALSE(shape.ok());
+    EXPECT_NE(shape.error().message.find("its configuration describes "), std::string::npos)
+        << shape.error().message;
+    EXPECT_NE(shape.error().message.find(" parameters, but its tensors hold "), std::string::npos);
+  }
 }
 
 // The config alone gives the same shape as the whole folder.

@@ -89,8 +89,21 @@ TEST(PlanInputTest, ConfigsThatLackOrTwistAField) {
   const std::pair<json, const char*> twisted[] = {
       {{{"num_hidden_layers", 1'000'000}}, "num_hidden_layers"},
       {{{"num_key_value_heads", 3}}, "num_key_value_heads"},
-      {{{"torch_dtype", "int3"}}, "dtype"},
-      {{{"torch_dtype", 7}}, "dtype"},
+      {{{"torch_dtype", "int3"}}, ": torch_dtype: expected bfloat16"},
+      {{{"torch_dtype", 7}}, ": torch_dtype: expected a string, got 7"},
+      {{{"dtype", "int3"}}, ": dtype: expected bfloat16"},
+      {{{"quantization_config", 5}}, "quantization_config: expected an object, got 5"},
+      {{{"quantization_config", json::object()}}, "quant_method: expected a string, but the field"},
+      {{{"quantization_config", {{"quant_method", 5}}}}, "quant_method: expected a string, got 5"},
+      {{{"quantization_config", {{"quant_method", "compressed-tensors"}}}}, "config_groups"},
+      {{{"quantization_config", {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 7}}}},
+       "group_size: expected -1 or an even number of 16 to 1024, got 7"},
+      {{{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", "x"}}}},
+       "group_size: expected"},
+      {{{"quantization_config", {{"quant_method", "fp8"}, {"weight_block_size", {128, 0}}}}},
+       "weight_block_size: expected two integers"},
+      {{{"quantization_config", {{"quant_method", "fp8"}, {"weight_block_size", 128}}}},
+       "weight_block_size: expected two integers"},
       {{{"quantization_config", {{"quant_method", "magic"}}}}, "quantization_config"},
       {{{"quantization_config", {{"quant_method", "gptq"}, {"bits", 3}}}}, "bits"},
       {{{"architectures", {"SkynetForCausalLM"}}}, "SkynetForCausalLM"},
@@ -119,9 +132,22 @@ TEST(PlanInputTest, ConfigsThatLackOrTwistAField) {
                         {"vocab_size", 256}};
   ExpectNames(file.Read(mixtral.dump()).error(),
               "num_local_experts: expected an integer of at least 1, got 0");
-  json many = kLatent;
-  many["num_experts_per_tok"] = 5;
-  ExpectNames(file.Read(many.dump()).error(), "num_experts_per_tok");
+  const std::pair<json, const char*> of_experts[] = {
+      {{{"num_experts_per_tok", 5}}, "num_experts_per_tok"},
+      {{{"first_k_dense_replace", 3}}, "first_k_dense_replace: expected 0 to 2, the layers, got 3"},
+      {{{"first_k_dense_replace", -1}}, "first_k_dense_replace"},
+      {{{"moe_layer_freq", 0}}, "moe_layer_freq: expected 1, got 0"},
+  };
+  json none = kLatent;
+  none.erase("n_routed_experts");
+  ExpectNames(file.Read(none.dump()).error(), "n_routed_experts: expected an integer, but the key");
+  for (const auto& [change, field] : of_experts) {
+    json config = kLatent;
+    config.update(change);
+    const auto shape = file.Read(config.dump());
+    ASSERT_FALSE(shape.ok()) << change;
+    ExpectNames(shape.error(), field);
+  }
 }
 
 TEST(PlanInputTest, HowCheckpointsAreStored) {
@@ -138,6 +164,16 @@ TEST(PlanInputTest, HowCheckpointsAreStored) {
   EXPECT_EQ(shipped({{"quant_method", "mxfp4"}}, Part::kAttention), "bf16");
   EXPECT_EQ(shipped({{"quant_method", "awq"}, {"bits", 4}, {"group_size", 32}}, Part::kFfn),
             "int4-g32");
+  EXPECT_EQ(shipped({{"quant_method", "gptq"}, {"bits", 4}}, Part::kFfn), "int4-g128");
+  // A scale of 2 bytes a row.
+  json by_row = kLatent;
+  by_row["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", -1}};
+  EXPECT_EQ(file.Read(by_row.dump()).value().shipped[static_cast<size_t>(Part::kFfn)].Bytes(3, 64),
+            3 * (32 + 2));
+  json tiles = kLatent;
+  tiles["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {16, 32}}};
+  EXPECT_EQ(file.Read(tiles.dump()).value().shipped[static_cast<size_t>(Part::kFfn)].Bytes(64, 64),
+            64 * 64 + 4 * 2 * 4);
   const json experts_only = {
       {"quant_method", "compressed-tensors"},
       {"ignore", {"re:.*self_attn.*"}},
@@ -156,6 +192,11 @@ TEST(PlanInputTest, UnknownNamesSayWhichAreNear) {
   ASSERT_FALSE(machine.ok());
   ExpectNames(machine.error(), "hardware: ");
   ExpectNames(machine.error(), "h100-80gb");
+  // A family's name names its members, in any case of letters.
+  ExpectNames(FindHardware("H100").error(), "nearest: h100-80gb, h100-nvl-94gb, h100-pcie-80gb");
+  ExpectNames(FindModelShape("DeepSeek-V2").error(), "nearest: deepseek-v2-lite, ");
+  EXPECT_EQ(FindHardware("H100-80GB").value().name, "h100-80gb");
+  EXPECT_EQ(FindModelShape("Llama-3.3-70B").value().name, "llama-3.3-70b");
   ExpectNames(FindModelShape("no\nsuch\x1b thing").error(), "no");
   ExpectNames(FindHardware("/nowhere/machine.json").error(), "/nowhere/machine.json");
   ExpectNames(ParseWeightFormat("int5").error(), "int5");

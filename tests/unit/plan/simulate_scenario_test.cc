@@ -315,8 +315,9 @@ TEST(Variants, SayWhatTheyExpect) {
     ASSERT_FALSE(variants.ok()) << compare;
     EXPECT_THAT(variants.error().message, HasSubstr(fmt::format("got '{}'", compare)));
   }
-  for (const char* compare : {"block-size=8,16,8", "max-num-seqs=8,08", "weights=fp8,fp8",
-                              "weights=shipped,as-shipped", "hardware=l4,h200,l4"}) {
+  for (const char* compare :
+       {"block-size=8,16,8", "max-num-seqs=8,08", "weights=fp8,fp8", "weights=fp8,FP8",
+        "weights=int4,int4-g128", "weights=shipped,as-shipped", "hardware=l4,h200,l4"}) {
     const auto variants = MakeVariants(base, compare);
     ASSERT_FALSE(variants.ok()) << compare;
     EXPECT_THAT(variants.error().message, HasSubstr("expected each value once, got '"));
