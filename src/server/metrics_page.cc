@@ -15,6 +15,8 @@
 #include <utility>
 
 #include "base/cpu.h"
+#include "files/printable.h"
+#include "server/errors.h"
 #include "server/exchange.h"
 #include "server/routes.h"
 
@@ -38,17 +40,31 @@ std::string EscapeLabel(std::string_view text) {
 
 using Labels = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
+std::string PlainName(std::string_view name) {
+  constexpr std::string_view kOther = "vllm:iteration_tokens_total";  // is no counter
+  std::string_view bare = name == kOther ? name.substr(0, name.rfind('_')) : name;
+  for (const std::string_view prefix : {"vllm:", "kvasir:"}) {
+    if (bare.starts_with(prefix)) {
+      return fmt::format("kvasir_{}", bare.substr(prefix.size()));
+    }
+  }
+  return std::string(bare);
+}
+
 class Page {
  public:
+  explicit Page(MetricNames names) : names_(names) {}
+
   /// `common`: labels that every series of the next families has, written out.
   void SetCommon(std::string common) { common_ = std::move(common); }
 
   void Family(std::string_view name, std::string_view type, std::string_view help) {
-    fmt::format_to(std::back_inserter(out_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name,
+    const std::string shown = Shown(name);
+    fmt::format_to(std::back_inserter(out_), "# HELP {} {}\n# TYPE {} {}\n", shown, help, shown,
                    type);
   }
   void Sample(std::string_view name, double value, Labels labels = {}) {
-    out_ += name;
+    out_ += Shown(name);
     AppendLabels(labels);
     out_ += ' ';
     AppendNumber(value);
@@ -66,7 +82,9 @@ class Page {
     Family(name, "histogram", help);
     HistogramSamples(name, histogram, {});
   }
-  void HistogramSamples(std::string_view name, const kvasir::Histogram& histogram, Labels labels) {
+  void HistogramSamples(std::string_view family, const kvasir::Histogram& histogram,
+                        Labels labels) {
+    const std::string name = Shown(family);
     int64_t below = 0;
     const std::string bucket = fmt::format("{}_bucket", name);
     const size_t bounds_count = histogram.bounds().size();
@@ -87,6 +105,9 @@ class Page {
   [[nodiscard]] std::string Take() { return std::move(out_); }
 
  private:
+  [[nodiscard]] std::string Shown(std::string_view name) const {
+    return names_ == MetricNames::kPlain ? PlainName(name) : std::string(name);
+  }
   void AppendLabels(Labels labels, std::string_view bound = {}) {
     if (common_.empty() && labels.size() == 0 && bound.empty()) return;
     out_ += '{';
@@ -112,6 +133,7 @@ class Page {
     }
   }
 
+  MetricNames names_;
   std::string common_;
   std::string out_;
 };
@@ -330,8 +352,8 @@ void AppendProcess(const Context& context, Page& page) {
 
 }  // namespace
 
-std::string MetricsPage(const Context& context) {
-  Page page;
+std::string MetricsPage(const Context& context, MetricNames names) {
+  Page page(names);
   page.SetCommon(fmt::format("engine=\"0\",model_name=\"{}\"", EscapeLabel(context.model_name())));
   AppendEngineGauges(context, page);
   AppendEngineCounters(context, page);
@@ -344,9 +366,16 @@ std::string MetricsPage(const Context& context) {
 }
 
 void HandleMetrics(Context& context, const std::shared_ptr<Exchange>& exchange) {
+  const std::string& query = exchange->request.query;
+  const bool plain = query == "names=plain";
+  if (query.starts_with("names=") && !plain && query != "names=vllm") {
+    return exchange->Fail(BadRequest(fmt::format("names: expected vllm or plain, got '{}'.",
+                                                 files::Printable(query.substr(6), 40)),
+                                     "names"));
+  }
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = MetricsPage(context);
+  response.body = MetricsPage(context, plain ? MetricNames::kPlain : MetricNames::kVllm);
   exchange->Respond(std::move(response));
 }
 

@@ -33,6 +33,22 @@ def test_promtool_finds_nothing_but_vllms_names(tiny):
     assert lint("# TYPE bad counter\nbad 1\n"), "promtool says nothing about anything"
 
 
+def test_promtool_finds_nothing_in_plain_names(tiny):
+    tiny.complete("Hi", max_tokens=3)
+    page = tiny.client.get("/metrics?names=plain").text
+    assert lint(page) == []
+    # The same families with the same values: nothing is left out.
+    plain = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.M))
+    ours = dict(re.findall(r"^# TYPE (\S+) (\S+)$", tiny.client.get("/metrics").text, re.M))
+    renamed = {re.sub("^(vllm|kvasir):", "kvasir_", name): kind for name, kind in ours.items()}
+    renamed["kvasir_iteration_tokens"] = renamed.pop("kvasir_iteration_tokens_total")
+    assert plain == renamed
+    tokens = re.search(r"^kvasir_generation_tokens_total\{.*\} (\S+)$", page, re.M)
+    assert float(tokens.group(1)) == tiny.metric("vllm:generation_tokens_total")
+    refused = tiny.client.get("/metrics?names=short")
+    assert refused.status_code == 400 and "expected vllm or plain" in refused.text
+
+
 @pytest.fixture(name="prometheus")
 def fixture_prometheus(tiny, tmp_path):
     """A Prometheus that scrapes `tiny` every second; gives its URL."""
