@@ -50,7 +50,7 @@ set(embedded ${PROJECT_BINARY_DIR}/embedded)
 kvasir_embed_files(${embedded}/models.cc plan/catalogue.h kModelFiles ${catalogue}/models/*.json)
 kvasir_embed_files(${embedded}/machines.cc plan/catalogue.h kMachineFiles ${catalogue}/machines/*.json)
 kvasir_room(plan USES base contract cache schedule engine tensor files kernels model sample runner
-  LINKS nlohmann_json::nlohmann_json)
+  LINKS nlohmann_json::nlohmann_json dep_pcre2)
 set(html ${PROJECT_SOURCE_DIR}/src/plan/simulate/html)
 kvasir_embed_text(${embedded}/style.cc plan/simulate/html_page.h kHtmlStyle ${html}/style.css)
 kvasir_embed_text(${embedded}/script.cc plan/simulate/html_page.h kHtmlScript ${html}/script.js)

@@ -190,6 +190,12 @@ int RunPlan(const PlanFlags& flags) {
                  "catalogue (--list)\n");
     return kExitUsage;
   }
+  if (flags.searches() && !flags.max_model_len.empty()) {
+    std::fprintf(stderr,
+                 "kvasir: --max-model-len: expected none beside --max-ttft or --max-itl, whose "
+                 "users take the --context that they fill\n");
+    return kExitUsage;
+  }
   if (flags.explain && flags.searches()) {
     std::fprintf(stderr,
                  "kvasir: --explain: expected none beside --max-ttft or --max-itl, which list "

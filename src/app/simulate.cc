@@ -100,6 +100,7 @@ plan::Settings SettingsOf(const plan::ScenarioSpec& spec, const engine::EngineCo
   };
   plan::Settings settings = {
       {"--weights", spec.weights.empty() ? "as-shipped" : spec.weights},
+      {"--kv-cache-dtype", spec.kv.name},
       {"--max-model-len", std::to_string(config.max_model_len)},
       {"--num-kv-blocks", std::to_string(config.cache.blocks_count)},
       {"--block-size", std::to_string(config.cache.block_tokens)},
@@ -112,7 +113,14 @@ plan::Settings SettingsOf(const plan::ScenarioSpec& spec, const engine::EngineCo
       on(config.enable_chunked_prefill, "--enable-chunked-prefill"),
       {"--seed", std::to_string(flags.seed)},
   };
-  if (spec.hardware) settings.emplace(settings.begin(), "--hardware", spec.hardware->name);
+  if (spec.hardware) {
+    const auto number = [](auto value) { return fmt::format("{:g}", static_cast<double>(value)); };
+    settings.insert(settings.begin(), {{"--hardware", spec.hardware->name},
+                                       {"--tensor-parallel", std::to_string(spec.tensor_parallel)},
+                                       {"--memory-utilization", number(spec.utilization)},
+                                       {"--bandwidth-share", number(spec.bandwidth_share)},
+                                       {"--compute-share", number(spec.compute_share)}});
+  }
   return settings;
 }
 

@@ -327,7 +327,9 @@ std::unique_ptr<plan::Workload> Traffic::Make(double load, int64_t requests_min)
 }
 
 const char* Traffic::LoadUnit() const {
-  return trace ? "x speed" : closed() ? "users" : "requests/s";
+  if (trace) return "x speed";
+  if (closed()) return "users";
+  return spec.traffic.turns.high > 1 ? "conversations/s" : "requests/s";
 }
 
 Result<Traffic> ReadTraffic(const SimulateFlags& flags) {
@@ -344,6 +346,9 @@ Result<Traffic> ReadTraffic(const SimulateFlags& flags) {
     return Beside("users", "find users", "their number is what is looked for");
   }
   if (flags.find == "users") traffic.spec.arrivals.kind = ArrivalKind::kClosed;
+  if (flags.find == "rate" && flags.Given("rate") && flags.trace.empty()) {
+    return Beside("rate", "find rate", "the rate is what is looked for");
+  }
   if (flags.find == "rate" && traffic.closed()) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "--find rate: expected arrivals that do not wait for answers, got --arrivals "

@@ -29,23 +29,27 @@ Error UnknownArchitecture(const ConfigReader& reader) {
     known += names.front();
   }
   if (reader.architecture().empty()) {
-    return MakeError(ErrorCode::kUnsupported, "{}: {} is missing or empty; supported: {}",
-                     reader.source(), reader.is_gguf() ? "general.architecture" : "architectures",
-                     known);
+    return MakeParamError(ErrorCode::kUnsupported, "architectures",
+                          "{}: {} is missing or empty; supported: {}", reader.source(),
+                          reader.is_gguf() ? "general.architecture" : "architectures", known);
   }
-  return MakeError(ErrorCode::kUnsupported, "{}: architecture '{}' is not supported; supported: {}",
-                   reader.source(), files::Printable(reader.architecture(), 60), known);
+  return MakeParamError(ErrorCode::kUnsupported, "architectures",
+                        "{}: architecture '{}' is not supported; supported: {}", reader.source(),
+                        files::Printable(reader.architecture(), 60), known);
 }
 
 Status CheckNorm(const ConfigReader& reader, const NormSpec& norm) {
   if (norm.eps >= 0.0f && norm.eps <= 1.0f) return Status::Ok();
-  return MakeError(ErrorCode::kDataLoss, "{}: a norm's epsilon is {}, expected 0 to 1",
+  return MakeError(ErrorCode::kDataLoss,
+                   "{}: a norm's epsilon (rms_norm_eps, layer_norm_eps) is {}, expected 0 to 1",
                    reader.source(), norm.eps);
 }
 
 Status CheckCap(const ConfigReader& reader, float softcap) {
   if (std::isfinite(softcap) && softcap >= 0.0f) return Status::Ok();
-  return MakeError(ErrorCode::kDataLoss, "{}: a soft cap is {}, expected a finite number from 0",
+  return MakeError(ErrorCode::kDataLoss,
+                   "{}: a soft cap (attn_logit_softcapping, final_logit_softcapping) is {}, "
+                   "expected a finite number from 0",
                    reader.source(), softcap);
 }
 
@@ -57,12 +61,16 @@ Status CheckSpec(const ConfigReader& reader, const ModelSpec& spec) {
     const int64_t qkv = attention.QueryCols() + 2 * attention.KvCols();
     if (qkv > kRowMax || spec.layers[i].dense_ffn().hidden_size > kRowMax ||
         spec.hidden_size > kRowMax) {
-      return MakeError(ErrorCode::kDataLoss, "{}: layer {} is wider than {} values",
+      return MakeError(ErrorCode::kDataLoss,
+                       "{}: layer {} is wider than {} values (hidden_size, intermediate_size, "
+                       "num_attention_heads x head_dim)",
                        reader.source(), i, kRowMax);
     }
     if (!std::isfinite(attention.scale) || attention.scale <= 0.0f) {
-      return MakeError(ErrorCode::kDataLoss, "{}: attention scale is {}, expected above 0",
-                       reader.source(), attention.scale);
+      return MakeError(
+          ErrorCode::kDataLoss,
+          "{}: attention scale (head_dim, query_pre_attn_scalar) is {}, expected above 0",
+          reader.source(), attention.scale);
     }
     KVASIR_RETURN_IF_ERROR(CheckCap(reader, attention.softcap));
     KVASIR_RETURN_IF_ERROR(CheckNorm(reader, attention.qk_norm_spec));

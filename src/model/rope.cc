@@ -85,10 +85,12 @@ Status DivideFrequencies(const std::vector<double>& divisors, RopeTableSpec& tab
 
 Status CheckNumbers(double theta, int64_t rotated_dims, const RopeScaling& scaling) {
   if (!(theta > 1.0) || !std::isfinite(theta)) {
-    return MakeError(ErrorCode::kDataLoss, "rope: base is {}, expected more than 1", theta);
+    return MakeError(ErrorCode::kDataLoss, "rope: base (rope_theta) is {}, expected more than 1",
+                     theta);
   }
   if (rotated_dims < 2 || rotated_dims % 2 != 0) {
-    return MakeError(ErrorCode::kDataLoss, "rope: {} rotated dims, expected an even number >= 2",
+    return MakeError(ErrorCode::kDataLoss,
+                     "rope: {} rotated dims (head_dim), expected an even number >= 2",
                      rotated_dims);
   }
   using Kind = RopeScaling::Kind;

@@ -160,8 +160,7 @@ DecodeSpeed DecodeOf(const Roofline& roofline, const Parallel& parallel, int64_t
   DecodeSpeed speed;
   speed.users = users;
   const int64_t batch = (users + parallel.pipeline - 1) / parallel.pipeline;
-  const std::vector<StepSequence> sequences(static_cast<size_t>(batch),
-                                            {1, std::max<int64_t>(0, context_tokens - 1)});
+  const StepSequence sequences[] = {{1, std::max<int64_t>(0, context_tokens - 1), batch}};
   speed.step = roofline.Step(sequences, batch);
   speed.tokens_per_second = static_cast<double>(users) / speed.step.seconds;
   return speed;
@@ -172,13 +171,11 @@ PrefillSpeed PrefillOf(const Roofline& roofline, int64_t tokens, int64_t cached_
   KVASIR_CHECK(tokens > 0 && step_tokens > decoding);
   PrefillSpeed speed;
   speed.tokens = tokens;
-  std::vector<StepSequence> sequences(static_cast<size_t>(decoding),
-                                      {1, std::max<int64_t>(0, context_tokens - 1)});
-  sequences.push_back({});
+  StepSequence sequences[] = {{1, std::max<int64_t>(0, context_tokens - 1), decoding}, {}};
   double most = 0;
   for (int64_t done = 0; done < tokens; ++speed.steps_count) {
     const int64_t chunk = std::min(step_tokens - decoding, tokens - done);
-    sequences.back() = {chunk, cached_tokens + done};
+    sequences[1] = {chunk, cached_tokens + done};
     done += chunk;
     speed.last_step = roofline.Step(sequences, decoding + (done == tokens ? 1 : 0));
     if (speed.steps_count == 0) speed.first_step = speed.last_step;
@@ -195,6 +192,7 @@ PrefillSpeed PrefillOf(const Roofline& roofline, int64_t tokens, int64_t cached_
 Result<Answer> MakeAnswer(const ModelShape& model, const Hardware& hardware,
                           const Choices& choices) {
   KVASIR_RETURN_IF_ERROR(Check(model, choices));
+  if (!choices.weights) KVASIR_RETURN_IF_ERROR(CheckShipped(model));
   KVASIR_RETURN_IF_ERROR(CheckParallel(hardware, model, choices.parallel));
   Answer answer;
   answer.model = model;

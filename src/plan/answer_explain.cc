@@ -17,6 +17,17 @@ using Out = std::back_insert_iterator<std::string>;
 
 std::string N(int64_t value) { return CountText(value); }
 
+// Values that rows lack to whole blocks.
+int64_t PaddingOf(const ModelShape& model, Part part, const NumberFormat& format) {
+  int64_t padding = 0;
+  for (const WeightShape& weight : model.weights) {
+    if (weight.part != part) continue;
+    const int64_t rest = weight.cols % format.block_values;
+    if (rest > 0) padding += weight.count * weight.rows * (format.block_values - rest);
+  }
+  return padding;
+}
+
 void ExplainWeights(Out out, const Answer& answer) {
   fmt::format_to(out, "Weights: values x bytes of the format, part by part\n");
   const bool stored = answer.options.as_shipped && answer.model.stored;
@@ -29,8 +40,10 @@ void ExplainWeights(Out out, const Answer& answer) {
       continue;
     }
     const NumberFormat& format = answer.options.weights[i];
-    std::string how = fmt::format("{} values x {:g} B", N(answer.model.ParametersCount(part)),
-                                  format.BytesPerValue());
+    const int64_t padding = PaddingOf(answer.model, part, format);
+    std::string how = N(answer.model.ParametersCount(part)) + " values";
+    if (padding > 0) how = fmt::format("({} + {} that fill rows' last blocks)", how, N(padding));
+    how += fmt::format(" x {:g} B", format.BytesPerValue());
     if (format.block_values > 1) {
       how += fmt::format(" (blocks of {} in {} B)", format.block_values, format.block_bytes);
     }

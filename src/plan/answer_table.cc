@@ -80,7 +80,12 @@ void AddMemory(Out out, const Answer& answer) {
             "{:>10}  {}", BytesText(AsDouble(memory.part_bytes[i])),
             stored ? answer.model.stored->part_formats[i] : answer.options.weights[i].name));
   }
-  Row(out, "  all", fmt::format("{:>10}", BytesText(AsDouble(memory.weights_bytes))));
+  const int64_t not_loaded = stored ? answer.model.stored->bytes - memory.weights_bytes : 0;
+  Row(out, "  all",
+      fmt::format("{:>10}{}", BytesText(AsDouble(memory.weights_bytes)),
+                  not_loaded > 0 ? fmt::format("  and {} of the files that serving does not load",
+                                               BytesText(AsDouble(not_loaded)))
+                                 : ""));
 
   fmt::format_to(out, "\nKV cache ({})\n", answer.options.kv.name);
   for (const KvKind& kind : answer.kv_kinds) {

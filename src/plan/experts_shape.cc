@@ -14,6 +14,9 @@ using model::ConfigReader;
 using model::Key;
 
 constexpr int64_t kLayersMost = 1024;
+// Of a row, a head or a list of experts: far more than there are, and sums that do not overflow.
+constexpr int64_t kWidthMost = int64_t{1} << 24;
+constexpr int64_t kExpertsMost = int64_t{1} << 16;
 
 enum class Sparse : uint8_t {
   kAll,          ///< every layer has experts
@@ -30,7 +33,9 @@ struct Family {
   std::string_view gguf;
   Sparse sparse = Sparse::kAfterDense;
   std::string_view experts_key = "num_experts";  ///< of config.json
+  bool dense_too = false;                        ///< a config without experts is a model without
   bool latent = false;                           ///< MLA
+  bool indexed = false;                          ///< and an index over all positions
   bool linear = false;                           ///< gated delta-net layers among the full ones
   bool gated_query = false;                      ///< q_proj holds a gate as wide as q
   bool sinks = false;        ///< and biases on experts, router and output (gpt-oss)
@@ -42,6 +47,7 @@ struct Family {
   bool chunked = false;  ///< layers see a chunk, not a window (Llama 4)
   /// The experts' width is intermediate_size itself.
   bool plain_expert_size = false;
+  bool all_windowed = false;  ///< where sliding_window is set, every layer has that window
 };
 
 constexpr std::array kFamilies = {
@@ -49,7 +55,8 @@ constexpr std::array kFamilies = {
            .gguf = "llama",
            .sparse = Sparse::kAll,
            .experts_key = "num_local_experts",
-           .plain_expert_size = true},
+           .plain_expert_size = true,
+           .all_windowed = true},
     Family{.hf = {"MiniMaxM2ForCausalLM", "minimax_m2"},
            .gguf = "minimax-m2",
            .sparse = Sparse::kAll,
@@ -79,6 +86,7 @@ constexpr std::array kFamilies = {
         .hf = {"Qwen3_5ForCausalLM", "qwen3_5_text", "Qwen3_5ForConditionalGeneration", "qwen3_5"},
         .gguf = "qwen35",
         .sparse = Sparse::kQwenStep,
+        .dense_too = true,
         .linear = true,
         .gated_query = true,
         .output_bias = true,
@@ -113,6 +121,7 @@ constexpr std::array kFamilies = {
            .gguf = "glm-dsa",
            .experts_key = "n_routed_experts",
            .latent = true,
+           .indexed = true,
            .correction_bias = true},
     Family{.hf = {"DeepseekV2ForCausalLM", "deepseek_v2"},
            .gguf = {},
@@ -128,6 +137,7 @@ constexpr std::array kFamilies = {
            .gguf = "deepseek32",
            .experts_key = "n_routed_experts",
            .latent = true,
+           .indexed = true,
            .correction_bias = true},
     Family{.hf = {"Llama4ForCausalLM", "llama4_text", "Llama4ForConditionalGeneration", "llama4"},
            .gguf = "llama4",
@@ -163,6 +173,7 @@ class ExpertsReader {
     if (family_.latent) ReadLatent();
     if (family_.linear) ReadLinear();
     ReadExperts();
+    CheckSize();
     const std::vector<LayerKind> kinds = ReadLayerKinds();
     KVASIR_RETURN_IF_ERROR(reader_.status());
     AddWeights(shape_, Part::kEmbedding, shape_.vocab_size, hidden_);
@@ -189,9 +200,19 @@ class ExpertsReader {
   }
 
  private:
+  void CheckWidth(const Key& key, int64_t width) {
+    if (width >= 0 && width <= kWidthMost) return;
+    reader_.Fail(key, fmt::format("expected at most {}, got {}", kWidthMost, width));
+  }
+  int64_t Width(const Key& key) {
+    const int64_t width = reader_.RequiredInt(key);
+    CheckWidth(key, width);
+    return std::min(width, kWidthMost);
+  }
+
   void ReadSizes() {
     shape_.architecture = reader_.architecture();
-    hidden_ = reader_.RequiredInt({"hidden_size", "embedding_length"});
+    hidden_ = Width({"hidden_size", "embedding_length"});
     shape_.hidden_size = hidden_;
     next_layers_ = reader_.Int({"num_nextn_predict_layers", "nextn_predict_layers"}, 0);
     shape_.layers_count = reader_.RequiredInt({"num_hidden_layers", "block_count"});
@@ -205,7 +226,7 @@ class ExpertsReader {
     shape_.vocab_size = VocabSize();
     shape_.max_positions =
         std::max<int64_t>(1, reader_.Int({"max_position_embeddings", "context_length"}, 4096));
-    query_heads_ = reader_.RequiredInt({"num_attention_heads", "attention.head_count"});
+    query_heads_ = Width({"num_attention_heads", "attention.head_count"});
     kv_heads_ = reader_.Int({"num_key_value_heads", "attention.head_count_kv"}, query_heads_);
     if (kv_heads_ < 1 || query_heads_ % kv_heads_ != 0) {
       reader_.Fail(
@@ -214,10 +235,35 @@ class ExpertsReader {
     }
     head_dim_ = reader_.Int({"head_dim", "attention.key_length"}, 0);
     if (head_dim_ == 0) head_dim_ = std::max<int64_t>(1, hidden_ / query_heads_);
+    CheckWidth({"head_dim", "attention.key_length"}, head_dim_);
     shape_.tied_embeddings = reader_.is_gguf() ? reader_.weights().Find("output.weight") == nullptr
                                                : reader_.Bool({"tie_word_embeddings", {}}, false);
     window_ = family_.chunked ? reader_.Int({"attention_chunk_size", {}}, 8192)
                               : reader_.Int({"sliding_window", "attention.sliding_window"}, 0);
+  }
+
+  // Widths that are possible one by one may be none together.
+  void CheckSize() {
+    constexpr double kParametersMost = 1e15;
+    const int64_t head = std::max({head_dim_, nope_dim_ + rope_dim_, value_dim_});
+    const double cols = static_cast<double>(query_heads_) * static_cast<double>(head);
+    if (cols > static_cast<double>(kWidthMost)) {
+      reader_.Fail({"num_attention_heads", "attention.head_count"},
+                   fmt::format("expected at most {} values in all heads together, got {} x {}",
+                               kWidthMost, query_heads_, head));
+    }
+    const double linear = static_cast<double>(linear_value_heads_) *
+                          static_cast<double>(std::max(linear_value_dim_, linear_key_dim_));
+    const double experts = static_cast<double>(std::max<int64_t>(1, experts_));
+    const double widths = 4 * cols + 4 * linear + static_cast<double>(dense_size_ + shared_size_) +
+                          experts * static_cast<double>(expert_size_);
+    const double parameters =
+        3 * widths * static_cast<double>(hidden_) * static_cast<double>(shape_.layers_count);
+    if (parameters > kParametersMost) {
+      reader_.Fail({"hidden_size", "embedding_length"},
+                   fmt::format("expected a model of at most {:g} parameters, got about {:.2g}",
+                               kParametersMost, parameters));
+    }
   }
 
   int64_t VocabSize() {
@@ -225,31 +271,34 @@ class ExpertsReader {
       const TensorView* table = reader_.weights().Find("token_embd.weight");
       if (table != nullptr && table->shape.size() == 2) return table->dim(0);
     }
-    return reader_.RequiredInt({"vocab_size", "vocab_size"});
+    return Width({"vocab_size", "vocab_size"});
   }
 
   void ReadLatent() {
-    q_rank_ = reader_.Int({"q_lora_rank", "attention.q_lora_rank"}, 0);
-    kv_rank_ = reader_.RequiredInt({"kv_lora_rank", "attention.kv_lora_rank"});
-    rope_dim_ = reader_.RequiredInt({"qk_rope_head_dim", "rope.dimension_count"});
-    nope_dim_ = reader_.is_gguf()
-                    ? reader_.RequiredInt({{}, "attention.key_length_mla"}) - rope_dim_
-                    : reader_.RequiredInt({"qk_nope_head_dim", {}});
-    value_dim_ = reader_.RequiredInt({"v_head_dim", "attention.value_length_mla"});
-    index_heads_ = reader_.Int({"index_n_heads", "attention.indexer.head_count"}, 0);
-    index_dim_ = reader_.Int({"index_head_dim", "attention.indexer.key_length"}, 0);
-    index_top_ = reader_.Int({"index_topk", "attention.indexer.top_k"}, 0);
+    const Key q_rank{"q_lora_rank", "attention.q_lora_rank"};
+    q_rank_ = reader_.Int(q_rank, 0);
+    CheckWidth(q_rank, q_rank_);
+    kv_rank_ = Width({"kv_lora_rank", "attention.kv_lora_rank"});
+    rope_dim_ = Width({"qk_rope_head_dim", "rope.dimension_count"});
+    nope_dim_ = reader_.is_gguf() ? Width({{}, "attention.key_length_mla"}) - rope_dim_
+                                  : Width({"qk_nope_head_dim", {}});
+    value_dim_ = Width({"v_head_dim", "attention.value_length_mla"});
+    if (!family_.indexed) return;
+    index_heads_ = Width({"index_n_heads", "attention.indexer.head_count"});
+    index_dim_ = Width({"index_head_dim", "attention.indexer.key_length"});
+    index_top_ = Width({"index_topk", "attention.indexer.top_k"});
   }
 
   void ReadLinear() {
     const Key key_heads{"linear_num_key_heads", "ssm.group_count"};
-    linear_key_heads_ = reader_.RequiredInt(key_heads);
-    linear_value_heads_ = reader_.RequiredInt({"linear_num_value_heads", "ssm.time_step_rank"});
-    linear_key_dim_ = reader_.RequiredInt({"linear_key_head_dim", "ssm.state_size"});
-    linear_value_dim_ = reader_.is_gguf()
-                            ? reader_.RequiredInt({{}, "ssm.inner_size"}) / linear_value_heads_
-                            : reader_.RequiredInt({"linear_value_head_dim", {}});
-    conv_kernel_ = reader_.Int({"linear_conv_kernel_dim", "ssm.conv_kernel"}, 4);
+    linear_key_heads_ = Width(key_heads);
+    linear_value_heads_ = Width({"linear_num_value_heads", "ssm.time_step_rank"});
+    linear_key_dim_ = Width({"linear_key_head_dim", "ssm.state_size"});
+    linear_value_dim_ = reader_.is_gguf() ? Width({{}, "ssm.inner_size"}) / linear_value_heads_
+                                          : Width({"linear_value_head_dim", {}});
+    const Key kernel{"linear_conv_kernel_dim", "ssm.conv_kernel"};
+    conv_kernel_ = reader_.Int(kernel, 4);
+    CheckWidth(kernel, conv_kernel_);
   }
 
   void ReadExperts() {
@@ -261,7 +310,7 @@ class ExpertsReader {
     }
     experts_ = std::max(experts_, reader_.Int({{}, "expert_count"}, 0));
     if (experts_ == 0) {
-      if (family_.sparse != Sparse::kQwenStep) {
+      if (!family_.dense_too) {
         const bool missing = given.empty() && !reader_.Has({{}, "expert_count"});
         reader_.Fail(Key{given.empty() ? family_.experts_key : given, "expert_count"},
                      missing ? "expected an integer, but the key is missing"
@@ -278,11 +327,16 @@ class ExpertsReader {
       const Key width{family_.plain_expert_size ? "intermediate_size" : "moe_intermediate_size",
                       reader_.Has({{}, "expert_feed_forward_length"}) ? "expert_feed_forward_length"
                                                                       : "feed_forward_length"};
-      expert_size_ = reader_.RequiredInt(width);
+      expert_size_ = Width(width);
+      if (experts_ > kExpertsMost) {
+        reader_.Fail(Key{given, "expert_count"},
+                     fmt::format("expected at most {}, got {}", kExpertsMost, experts_));
+      }
     }
     const std::string_view dense =
         reader_.Has({"intermediate_size_mlp", {}}) ? "intermediate_size_mlp" : "intermediate_size";
     dense_size_ = reader_.Int({dense, "feed_forward_length"}, 0);
+    CheckWidth({dense, "feed_forward_length"}, dense_size_);
     ReadSharedExpert();
     first_dense_ = reader_.Int({"first_k_dense_replace", "leading_dense_block_count"}, 0);
     if (first_dense_ < 0 || first_dense_ > shape_.layers_count) {
@@ -321,9 +375,11 @@ class ExpertsReader {
     const Key width{"shared_expert_intermediate_size", "expert_shared_feed_forward_length"};
     const std::string_view count =
         reader_.Has({"moe_num_shared_experts", {}}) ? "moe_num_shared_experts" : "n_shared_experts";
-    shared_size_ = reader_.Has(width)
-                       ? reader_.Int(width, 0)
-                       : reader_.Int({count, "expert_shared_count"}, 0) * expert_size_;
+    shared_size_ =
+        reader_.Has(width)
+            ? reader_.Int(width, 0)
+            : std::min(reader_.Int({count, "expert_shared_count"}, 0), kWidthMost) * expert_size_;
+    CheckWidth(width, shared_size_);
   }
 
   std::vector<LayerKind> ReadLayerKinds() {
@@ -359,6 +415,7 @@ class ExpertsReader {
         if (family_.linear && (layer + 1) % interval != 0) kinds[i] = LayerKind::kLinear;
         if (family_.chunked && (layer + 1) % 4 != 0) kinds[i] = LayerKind::kWindow;
         if (family_.sinks && layer % 2 == 0) kinds[i] = LayerKind::kWindow;
+        if (family_.all_windowed && window_ > 0) kinds[i] = LayerKind::kWindow;
       }
     }
     const bool windowed = std::find(kinds.begin(), kinds.end(), LayerKind::kWindow) != kinds.end();
@@ -590,6 +647,15 @@ bool IsExpertsFamily(ConfigReader& reader) {
   if (family == nullptr) return false;
   // GGUF calls both the dense models and Mixtral "llama".
   return !reader.is_gguf() || family->gguf != "llama" || reader.Int({{}, "expert_count"}, 0) > 0;
+}
+
+std::string ExpertsFamilyNames(bool gguf) {
+  std::string names;
+  for (const Family& family : kFamilies) {
+    const std::string_view name = gguf ? family.gguf : family.hf[0];
+    if (!name.empty() && name != "llama") names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  return names;
 }
 
 Result<ModelShape> ReadExpertsShape(ConfigReader& reader) {

@@ -18,6 +18,8 @@ namespace kvasir::plan {
 
 /// True where ReadExpertsShape knows the reader's architecture.
 [[nodiscard]] bool IsExpertsFamily(model::ConfigReader& reader);
+/// Those that it knows: "MixtralForCausalLM, ...".
+[[nodiscard]] std::string ExpertsFamilyNames(bool gguf);
 /// Mixture-of-experts, MLA and hybrid families; as ShapeOfBlueprint. Errors name the field.
 [[nodiscard]] Result<ModelShape> ReadExpertsShape(model::ConfigReader& reader);
 

@@ -66,6 +66,11 @@ int64_t ModelShape::ActiveParametersCount() const {
   return count;
 }
 
+Status CheckShipped(const ModelShape& shape) {
+  if (shape.shipped_unknown) return *shape.shipped_unknown;
+  return Status::Ok();
+}
+
 int64_t PartBytes(const ModelShape& shape, Part part, const WeightFormats& formats) {
   const NumberFormat& format = formats[static_cast<size_t>(part)];
   int64_t bytes = 0;

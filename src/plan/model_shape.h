@@ -94,6 +94,8 @@ struct LoadedWeights {
 /// Bytes as they lie in files, where there are files.
 struct StoredWeights {
   int64_t bytes = 0;
+  /// Of what serving loads; the rest of `bytes` are other modalities, layers for multi-token
+  /// prediction and tensors that are worked out anew.
   std::array<int64_t, kPartCount> part_bytes = {};
   std::array<std::string, kPartCount> part_formats;  ///< "Q4_K, Q6_K", most bytes first
   std::vector<LoadedWeights> loaded;                 ///< empty where the server cannot load them
@@ -119,7 +121,9 @@ struct ModelShape {
   int64_t layers_per_group = 0;
   int64_t cached_values_per_slot = 0;
 
-  WeightFormats shipped;                ///< as the files or the published checkpoint have it
+  WeightFormats shipped;  ///< as the files or the published checkpoint have it
+  /// What `shipped` is not known by: how the checkpoint is quantized.
+  std::optional<Error> shipped_unknown;
   std::optional<StoredWeights> stored;  ///< of files on disk; wins over `shipped` for the bytes
   NumberFormat kv_format;               ///< what the server would choose for the cache
 
@@ -129,6 +133,9 @@ struct ModelShape {
   /// where it is the head too.
   [[nodiscard]] int64_t ActiveParametersCount() const;
 };
+
+/// Fails where the weights can only be planned in a format that is chosen.
+[[nodiscard]] Status CheckShipped(const ModelShape& shape);
 
 /// Bytes of all weights of `part`.
 [[nodiscard]] int64_t PartBytes(const ModelShape& shape, Part part, const WeightFormats& formats);

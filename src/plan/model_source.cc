@@ -1,5 +1,7 @@
 // From what a user names to a shape: a catalogue name, a config.json, a folder, a GGUF.
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -19,6 +21,7 @@
 #include "plan/model_shape.h"
 #include "plan/nearest.h"
 #include "plan/shipped_formats.h"
+#include "plan/units.h"
 #include "runner/kv_plan.h"
 
 namespace kvasir::plan {
@@ -82,6 +85,32 @@ NumberFormat FormatOf(DType dtype) {
   return format;
 }
 
+// The number behind `word` in a tensor's name: 3 of "model.layers.3.mlp" and "layers.".
+std::optional<int64_t> IndexIn(std::string_view name, std::string_view word) {
+  const size_t at = name.find(word);
+  if (at == std::string_view::npos || (at > 0 && name[at - 1] != '.')) return std::nullopt;
+  const std::string_view rest = name.substr(at + word.size());
+  int64_t index = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), index);
+  const bool whole = error == std::errc() && end != rest.data() + rest.size() && *end == '.';
+  return whole ? std::optional(index) : std::nullopt;
+}
+
+std::optional<int64_t> LayerOf(std::string_view name) {
+  for (const std::string_view word : {"layers.", "blk.", "h."}) {
+    if (const auto index = IndexIn(name, word)) return index;
+  }
+  return std::nullopt;
+}
+
+// Of other modalities.
+bool IsTower(std::string_view name) {
+  return std::ranges::any_of(
+      std::array<std::string_view, 6>{"vision", "visual", "audio", "multi_modal_projector",
+                                      "mm_projector", "image_newline"},
+      [&](std::string_view word) { return Contains(name, word); });
+}
+
 bool IsIgnored(const std::string& name, const model::TensorNames& names) {
   return std::ranges::any_of(names.ignored_prefixes,
                              [&](const std::string& start) { return name.starts_with(start); }) ||
@@ -89,33 +118,71 @@ bool IsIgnored(const std::string& name, const model::TensorNames& names) {
                              [&](const std::string& end) { return name.ends_with(end); });
 }
 
-// A configuration beside the wrong files would be planned as neither. A hundredth is left for what
-// exporters add or leave out. Of a family that the server does not run, files may hold more: other
-// modalities, copies of the table.
-Status CheckCounts(const ModelShape& shape, const files::ModelSummary& summary,
-                   const model::Blueprint* loadable, const fs::path& path) {
-  int64_t stored = 0;
-  for (const files::TensorSummary& tensor : summary.tensors) {
-    if (loadable != nullptr && IsIgnored(tensor.name, loadable->names)) continue;
-    stored += ElementCount(tensor.shape);
+// Whether serving loads a tensor: not the towers of other modalities, layers for multi-token
+// prediction, and what is worked out anew (masks, rotary tables).
+bool IsLoaded(const std::string& name, const ModelShape& shape, const model::Blueprint* loadable) {
+  if (IsTower(name) || name.starts_with("mtp.") || name.ends_with("rotary_emb.inv_freq")) {
+    return false;
   }
+  if (loadable != nullptr && IsIgnored(name, loadable->names)) return false;
+  return LayerOf(name).value_or(0) < shape.layers_count;
+}
+
+Error Contradiction(const fs::path& path, const std::string& described, const std::string& stored) {
+  return MakeError(ErrorCode::kDataLoss,
+                   "{}: its configuration describes {}, but its tensors hold {}", path.string(),
+                   described, stored);
+}
+
+// A configuration beside the wrong files would be planned as neither. `quantized`: tensors hold
+// packed words and scales, whose numbers tell nothing.
+Status CheckFiles(const ModelShape& shape, const files::ModelSummary& summary,
+                  const model::Blueprint* loadable, bool quantized, const fs::path& path) {
+  int64_t values = 0;
+  int64_t layers = 0;
+  int64_t experts = 0;
+  for (const files::TensorSummary& tensor : summary.tensors) {
+    const std::string& name = tensor.name;
+    if (!IsTower(name)) layers = std::max(layers, LayerOf(name).value_or(-1) + 1);
+    if (!IsLoaded(name, shape, loadable)) continue;
+    values += ElementCount(tensor.shape);
+    experts = std::max(experts, IndexIn(name, "experts.").value_or(-1) + 1);
+    const bool table = PartOfTensor(tensor) == Part::kEmbedding && tensor.shape.size() == 2 &&
+                       (Contains(name, "embed_tokens") || Contains(name, "token_embd"));
+    if (table && (tensor.shape[1] != shape.hidden_size || tensor.shape[0] < shape.vocab_size)) {
+      return Contradiction(
+          path,
+          fmt::format("a vocabulary of {} and rows of {}", CountText(shape.vocab_size),
+                      CountText(shape.hidden_size)),
+          fmt::format("{} of {}", CountText(tensor.shape[0]), CountText(tensor.shape[1])));
+    }
+  }
+  // Layers for multi-token prediction come last.
+  if (layers > 0 &&
+      (layers < shape.layers_count || (layers > shape.layers_count && shape.skipped_values == 0))) {
+    return Contradiction(path, CountedText(shape.layers_count, "layer"), CountText(layers));
+  }
+  if (experts > 0 && experts != shape.experts.experts_count) {
+    return Contradiction(path, CountedText(shape.experts.experts_count, "expert"),
+                         CountText(experts));
+  }
+  if (quantized) return Status::Ok();
+  // A hundredth is left for what exporters add or leave out. Tied tables may be stored twice.
   const int64_t described = shape.ParametersCount();
   const int64_t slack = described / 100;
   const int64_t copied = shape.tied_embeddings ? shape.vocab_size * shape.hidden_size : 0;
-  const bool more = loadable != nullptr && stored > described + slack + copied;
-  if (stored >= described - slack && !more) return Status::Ok();
-  return MakeError(ErrorCode::kDataLoss,
-                   "{}: its configuration describes {} parameters, but its tensors hold {}",
-                   path.string(), CountText(described), CountText(stored));
+  if (values >= described - slack && values <= described + slack + copied) return Status::Ok();
+  return Contradiction(path, CountedText(described, "parameter"), CountText(values));
 }
 
 // The files' own bytes, and for each part the format that most of them have.
 void ReadStored(const files::ModelFiles& files, const files::ModelSummary& summary,
-                ModelShape& shape) {
+                const model::Blueprint* loadable, bool quantized, ModelShape& shape) {
   StoredWeights stored;
   stored.bytes = summary.bytes;
   std::array<std::map<DType, int64_t>, kPartCount> formats;
   for (const files::TensorSummary& tensor : summary.tensors) {
+    if (!IsLoaded(tensor.name, shape, loadable)) continue;
     const auto part = static_cast<size_t>(PartOfTensor(tensor));
     stored.part_bytes[part] += tensor.bytes;
     formats[part][tensor.dtype] += tensor.bytes;
@@ -125,7 +192,8 @@ void ReadStored(const files::ModelFiles& files, const files::ModelSummary& summa
     std::vector<std::pair<int64_t, DType>> sorted;
     for (const auto& [dtype, bytes] : formats[part]) sorted.emplace_back(bytes, dtype);
     std::sort(sorted.rbegin(), sorted.rend());
-    shape.shipped[part] = sorted.empty() ? usual : FormatOf(sorted.front().second);
+    // Packed words say nothing of what they hold.
+    if (!quantized) shape.shipped[part] = sorted.empty() ? usual : FormatOf(sorted.front().second);
     for (const auto& [bytes, dtype] : sorted) {
       std::string& names = stored.part_formats[part];
       names += (names.empty() ? "" : ", ") + std::string(Info(dtype).name);
@@ -161,7 +229,15 @@ Result<ModelShape> ShapeOfFiles(const files::ModelFiles& files,
                           reader.source());
   }
   if (IsExpertsFamily(reader)) return ReadExpertsShape(reader);
-  KVASIR_ASSIGN_OR_RETURN(model::Blueprint blueprint, model::MakeBlueprint(reader));
+  auto made = model::MakeBlueprint(reader);
+  if (!made.ok()) {
+    Error error = std::move(made).error();
+    if (error.code == ErrorCode::kUnsupported && error.param == "architectures") {
+      error.message += fmt::format("; for plans alone: {}", ExpertsFamilyNames(reader.is_gguf()));
+    }
+    return error;
+  }
+  model::Blueprint blueprint = *std::move(made);
   ModelShape shape = ShapeOfBlueprint(blueprint, reader.weights());
   if (loadable != nullptr) *loadable = std::move(blueprint);
   return shape;
@@ -223,10 +299,9 @@ Result<ModelShape> ShapeOfPath(const fs::path& path) {
     KVASIR_ASSIGN_OR_RETURN(shape, ShapeOfFiles(*opened, &blueprint));
   }
   const files::ModelSummary summary = files::Summarize(*opened);
-  if (!quantized) {
-    KVASIR_RETURN_IF_ERROR(CheckCounts(shape, summary, blueprint ? &*blueprint : nullptr, path));
-  }
-  ReadStored(*opened, summary, shape);
+  const model::Blueprint* const loadable = blueprint ? &*blueprint : nullptr;
+  KVASIR_RETURN_IF_ERROR(CheckFiles(shape, summary, loadable, quantized, path));
+  ReadStored(*opened, summary, loadable, quantized, shape);
   if (blueprint) shape.stored->loaded = LoadedBytes(*blueprint, *opened->weights());
   shape.name = opened->name;
   shape.source = path.string();

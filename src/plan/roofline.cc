@@ -154,23 +154,26 @@ StepTime Roofline::Step(std::span<const StepSequence> sequences, int64_t logits_
   double tokens = 0;
   double attention_flops = 0;
   double state_flops = 0;
+  double sequences_count = 0;
   for (const StepSequence& sequence : sequences) {
     const auto n = static_cast<double>(sequence.new_tokens);
     const auto context = static_cast<double>(sequence.context_tokens);
-    tokens += n;
+    const auto count = static_cast<double>(sequence.count);
+    tokens += count * n;
+    sequences_count += count;
     for (const Layer& layer : layers_) {
       // Read once for all new tokens: what the first of them sees and what comes after; written
       // once.
       const double read = std::min(context + n, layer.window + n - 1);
-      out.kv_bytes += layer.kv_bytes * (read + n) + layer.state_bytes;
+      out.kv_bytes += count * (layer.kv_bytes * (read + n) + layer.state_bytes);
       const double seen = SeenPositions(context, n, layer.window);
       double flops = layer.pair_flops * seen;
       if (layer.expanded_pair_flops > 0) {
         // Expanding the new positions is part of every token's work.
         flops = std::min(flops, layer.expanded_pair_flops * seen + layer.expand_flops * context);
       }
-      attention_flops += flops;
-      state_flops += layer.token_flops * n;
+      attention_flops += count * flops;
+      state_flops += count * layer.token_flops * n;
     }
   }
   if (tokens <= 0) return out;
@@ -181,8 +184,7 @@ StepTime Roofline::Step(std::span<const StepSequence> sequences, int64_t logits_
                      (logits_count > 0 ? head_bytes_ : 0.0);
   out.flops = tokens * dense_flops_ + logits * head_flops_ + attention_flops + state_flops;
   // Fewer sequences than replicas leave some of them idle.
-  const double idle =
-      replicas_ / std::min(replicas_, static_cast<double>(std::max<size_t>(1, sequences.size())));
+  const double idle = replicas_ / std::min(replicas_, std::max(1.0, sequences_count));
   out.idle_factor = idle;
   for (size_t i = 0; i < kMathCount; ++i) out.math_flops[i] = tokens * math_flops_[i];
   out.math_flops[head_math_] += logits * head_flops_;

@@ -30,6 +30,7 @@ struct Parallel {
 struct StepSequence {
   int64_t new_tokens = 1;
   int64_t context_tokens = 0;  ///< computed before this step
+  int64_t count = 1;           ///< of sequences that are alike
 };
 
 /// What a step cannot be faster than, and why.

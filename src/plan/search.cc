@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <span>
 #include <tuple>
 
 #include "base/strings.h"
@@ -49,7 +50,10 @@ class Trial {
   [[nodiscard]] Candidate Run(const WeightChoice& weights) const {
     Candidate best;
     best.shortfall = std::numeric_limits<double>::infinity();
-    for (const int64_t step_tokens : kStepTokens) {
+    const int64_t given[] = {choices_.step_tokens};
+    const std::span<const int64_t> sizes =
+        choices_.step_tokens > 0 ? std::span<const int64_t>(given) : kStepTokens;
+    for (const int64_t step_tokens : sizes) {
       if (step_tokens <= choices_.users) break;
       Candidate candidate = TryStep(weights, step_tokens);
       if (candidate.failure.empty()) return candidate;
@@ -91,10 +95,11 @@ class Trial {
     if (memory.left_bytes_per_device <= 0) {
       const auto bytes = static_cast<double>(memory.weights_bytes_per_device);
       const auto usable = static_cast<double>(memory.usable_bytes_per_device);
+      const auto left = static_cast<double>(memory.left_bytes_per_device);
       // Far behind whatever fits.
       Miss(out, 1e6 * bytes / usable,
-           fmt::format("weights of {} a device do not fit into {}", BytesText(bytes),
-                       BytesText(usable)));
+           fmt::format("weights of {} and {} beside them on a device do not fit into {}",
+                       BytesText(bytes), BytesText(usable - left - bytes), BytesText(usable)));
       return out;
     }
     if (out.users_paged < choices_.users) {
@@ -125,8 +130,8 @@ class Trial {
         std::max(out.decode_itl_s, prefill.seconds / static_cast<double>(prefill.steps_count));
     // A step with a whole chunk is the longest.
     const int64_t chunk = std::min(out.step_tokens - choices_.users + 1, context - shared);
-    std::vector<StepSequence> sequences(static_cast<size_t>(choices_.users - 1), {1, context - 1});
-    sequences.push_back({chunk, context - chunk});
+    const StepSequence sequences[] = {{1, context - 1, choices_.users - 1},
+                                      {chunk, context - chunk}};
     const StepTime mixed = roofline.Step(sequences, choices_.users);
     out.itl_s = std::max(out.itl_s, mixed.seconds);
     if (goal_.itl_s && out.itl_s > *goal_.itl_s) {
@@ -147,6 +152,18 @@ class Trial {
   const Choices& choices_;
   const Goal& goal_;
 };
+
+// Further behind than weights that do not fit.
+Candidate CannotBeJoined(const Hardware& hardware, const Choices& choices,
+                         const std::string& weights, const Error& error) {
+  Candidate out;
+  out.hardware = hardware.name;
+  out.parallel = choices.parallel;
+  out.weights = weights;
+  out.failure = error.message;
+  out.shortfall = std::numeric_limits<double>::max();
+  return out;
+}
 
 bool Cheaper(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
@@ -172,16 +189,28 @@ Result<SearchResult> Search(const ModelShape& model, const std::vector<Hardware>
                           CountText(model.max_positions), model.name,
                           CountText(choices.context_tokens));
   }
+  if (!choices.weights) KVASIR_RETURN_IF_ERROR(CheckShipped(model));
+  if (choices.step_tokens > 0 && choices.step_tokens <= choices.users) {
+    return MakeParamError(ErrorCode::kInvalidArgument, "max-num-batched-tokens",
+                          "--max-num-batched-tokens: expected more than --users {}, a token each "
+                          "and a prompt's, got {}",
+                          choices.users, choices.step_tokens);
+  }
   SearchResult result;
   for (const Hardware& hardware : machines) {
     std::optional<Candidate> nearest;
     bool satisfied = false;
+    const int64_t least = std::max<int64_t>(1, choices.parallel.tensor);
+    const int64_t most = least > 1 ? least : hardware.devices_linked;
     for (const WeightChoice& weights : WeightChoices(choices)) {
       if (weights.format && !choices.weights && !IsSmaller(model, *weights.format)) continue;
-      for (int64_t tensor = 1; tensor <= hardware.devices_linked; tensor *= 2) {
+      for (int64_t tensor = least; tensor <= most; tensor *= 2) {
         Choices tried = choices;
         tried.parallel = Parallel{tensor, choices.parallel.pipeline, choices.parallel.expert};
-        if (!CheckParallel(hardware, model, tried.parallel).ok()) continue;
+        if (const Status status = CheckParallel(hardware, model, tried.parallel); !status.ok()) {
+          if (!nearest) nearest = CannotBeJoined(hardware, tried, weights.name, status.error());
+          continue;
+        }
         Candidate candidate = Trial(model, hardware, tried, goal).Run(weights);
         if (candidate.failure.empty()) {
           satisfied = true;

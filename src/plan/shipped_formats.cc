@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "files/printable.h"
+#include "plan/name_pattern.h"
 
 namespace kvasir::plan {
 namespace {
@@ -12,6 +13,7 @@ using nlohmann::json;
 
 constexpr size_t kShownMost = 40;
 constexpr int64_t kTileMost = 1 << 20;
+constexpr std::string_view kConfig = "quantization_config";
 
 // Of the text part where there is one, else of the whole.
 const json* Find(const json& config, std::string_view key) {
@@ -24,137 +26,250 @@ const json* Find(const json& config, std::string_view key) {
   return found == config.end() || found->is_null() ? nullptr : &*found;
 }
 
-std::string StringOf(const json& object, std::string_view key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-int64_t IntOf(const json& object, std::string_view key, int64_t otherwise) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
-}
-
-struct Quantized {
+// One format and the modules that have it: names, or "re:" and a pattern, or classes. None: all.
+struct Group {
   NumberFormat format;
-  bool experts_only = false;
+  std::vector<std::string> targets;
 };
 
-constexpr std::string_view kConfig = "quantization_config";
-constexpr std::string_view kCure = "give the weights' format with --weights";
+struct Quantized {
+  std::vector<Group> groups;
+  std::vector<std::string> left_alone;  ///< modules
+  /// left_alone are patterns of parts of names, as transformers has them; else as targets are.
+  bool patterns_search = false;
+  bool experts_only = false;
+  bool head = false;  ///< too
+};
 
-Error Unknown(const std::string& what, std::string_view field, const std::string& came) {
-  return MakeParamError(ErrorCode::kUnsupported, std::string(kConfig),
-                        "{}: {}: {}: '{}' is not known here; {}", what, kConfig, field,
-                        files::Printable(came, kShownMost), kCure);
-}
+// Reads the fields of one object under quantization_config; errors name the field.
+class Fields {
+ public:
+  Fields(const json& object, const std::string& what) : object_(object), what_(what) {}
 
-Error Missing(const std::string& what, std::string_view field, std::string_view expected) {
-  return MakeParamError(ErrorCode::kDataLoss, std::string(kConfig),
-                        "{}: {}: {}: expected {}, but the field is missing", what, kConfig, field,
-                        expected);
-}
+  [[nodiscard]] Error Wrong(std::string_view field, std::string_view expected,
+                            const json& came) const {
+    return MakeParamError(ErrorCode::kDataLoss, std::string(kConfig),
+                          "{}: {}{}{}: expected {}, got {}", what_, kConfig,
+                          field.empty() ? "" : ": ", field, expected,
+                          files::Printable(came.dump(), kShownMost));
+  }
+  /// Neither wrong nor known.
+  [[nodiscard]] Error Unknown(std::string_view field, const std::string& came) const {
+    return MakeParamError(ErrorCode::kUnsupported, std::string(kConfig),
+                          "{}: {}: {}: '{}' is not known here; give the weights' format with "
+                          "--weights",
+                          what_, kConfig, field, files::Printable(came, kShownMost));
+  }
 
-Error Wrong(const std::string& what, std::string_view field, std::string_view expected,
-            const json& came) {
-  return MakeParamError(ErrorCode::kDataLoss, std::string(kConfig),
-                        "{}: {}{}{}: expected {}, got {}", what, kConfig, field.empty() ? "" : ": ",
-                        field, expected, files::Printable(came.dump(), kShownMost));
-}
-
-// Codes of 4 bits and a scale of 16 bits a group, whose size stands in `field`; -1: a scale a row.
-Result<Quantized> Int4(const json& object, std::string_view field, int64_t otherwise,
-                       const std::string& what) {
-  Quantized out;
-  const auto given = object.find(field);
-  const json group = given == object.end() || given->is_null() ? json(otherwise) : *given;
-  if (group == -1) {
-    out.format.name = "int4";
-    out.format.block_values = 2;
-    out.format.block_bytes = 1;
-    out.format.tile_rows = 1;
-    out.format.tile_bytes = 2;
-    out.format.math = Math::kBF16;
+  /// None where it is missing or null.
+  [[nodiscard]] const json* Value(std::string_view field) const {
+    const auto found = object_.find(field);
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+  [[nodiscard]] Result<std::string> String(std::string_view field,
+                                           std::optional<std::string> otherwise = {}) const {
+    const json* value = Value(field);
+    if (value == nullptr && otherwise) return *std::move(otherwise);
+    if (value == nullptr) {
+      return MakeParamError(ErrorCode::kDataLoss, std::string(kConfig),
+                            "{}: {}: {}: expected a string, but the field is missing", what_,
+                            kConfig, field);
+    }
+    if (!value->is_string()) return Wrong(field, "a string", *value);
+    return value->get<std::string>();
+  }
+  [[nodiscard]] Result<int64_t> Int(std::string_view field, int64_t otherwise) const {
+    const json* value = Value(field);
+    if (value == nullptr) return otherwise;
+    if (!value->is_number_integer()) return Wrong(field, "an integer", *value);
+    return value->get<int64_t>();
+  }
+  [[nodiscard]] Result<std::vector<std::string>> Strings(std::string_view field) const {
+    std::vector<std::string> out;
+    const json* value = Value(field);
+    if (value == nullptr) return out;
+    if (!value->is_array()) return Wrong(field, "a list of names", *value);
+    for (const json& item : *value) {
+      if (!item.is_string()) return Wrong(field, "a list of names", item);
+      out.push_back(item.get<std::string>());
+    }
     return out;
   }
-  auto format = ParseWeightFormat("int4-g" + group.dump());
-  if (!format.ok()) return Wrong(what, field, "-1 or an even number of 16 to 1024", group);
-  out.format = *std::move(format);
-  return out;
-}
+  /// Codes of 4 bits and a scale of 16 bits a group, whose size stands in `field`; -1: a scale a
+  /// row.
+  [[nodiscard]] Result<NumberFormat> Int4(std::string_view field, int64_t otherwise) const {
+    KVASIR_ASSIGN_OR_RETURN(const int64_t group, Int(field, otherwise));
+    if (group == -1) {
+      NumberFormat format;
+      format.name = "int4";
+      format.block_values = 2;
+      format.block_bytes = 1;
+      format.tile_rows = 1;
+      format.tile_bytes = 2;
+      return format;
+    }
+    auto format = ParseWeightFormat(fmt::format("int4-g{}", group));
+    if (!format.ok()) return Wrong(field, "-1 or an even number of 16 to 1024", group);
+    return format;
+  }
 
-Quantized Known(std::string_view format, bool experts_only = false) {
-  return {ParseWeightFormat(format).value(), experts_only};
-}
+ private:
+  const json& object_;
+  const std::string& what_;
+};
+
+NumberFormat Known(std::string_view name) { return ParseWeightFormat(name).value(); }
 
 // With the size of the tiles that share a scale, where it is given.
-Result<Quantized> ReadFp8(const json& quantization, const std::string& what) {
-  Quantized out = Known("fp8");
-  const auto tile = quantization.find("weight_block_size");
-  if (tile == quantization.end() || tile->is_null()) return out;
+Result<NumberFormat> ReadFp8(const Fields& fields) {
+  NumberFormat format = Known("fp8");
+  const json* tile = fields.Value("weight_block_size");
+  if (tile == nullptr) return format;
   const auto is_size = [](const json& size) {
     return size.is_number_integer() && size > 0 && size <= kTileMost;
   };
   if (!tile->is_array() || tile->size() != 2 || !std::ranges::all_of(*tile, is_size)) {
-    return Wrong(what, "weight_block_size", fmt::format("two integers of 1 to {}", kTileMost),
-                 *tile);
+    return fields.Wrong("weight_block_size", fmt::format("two integers of 1 to {}", kTileMost),
+                        *tile);
   }
-  out.format.tile_rows = (*tile)[0];
-  out.format.tile_cols = (*tile)[1];
-  return out;
+  format.tile_rows = (*tile)[0];
+  format.tile_cols = (*tile)[1];
+  return format;
 }
 
-// compressed-tensors: the weights of the first group of layers; what is left alone stands in
-// `ignore`.
-Result<Quantized> ReadCompressed(const json& quantization, const std::string& what) {
-  const auto groups = quantization.find("config_groups");
-  if (groups == quantization.end() || !groups->is_object() || groups->empty() ||
-      !groups->begin()->is_object() || !groups->begin()->contains("weights") ||
-      !(*groups->begin())["weights"].is_object()) {
-    return Missing(what, "config_groups", "an object of groups, each with its weights");
+// Of one group of compressed-tensors.
+Result<NumberFormat> ReadGroupFormat(const Fields& weights, std::string_view packing) {
+  KVASIR_ASSIGN_OR_RETURN(const int64_t bits, weights.Int("num_bits", 8));
+  KVASIR_ASSIGN_OR_RETURN(const std::string type, weights.String("type", "int"));
+  if (bits == 4 && type == "int") return weights.Int4("group_size", -1);
+  if (bits == 4 && type == "float") {
+    return Known(packing.starts_with("mxfp4") ? "mxfp4" : "nvfp4");
   }
-  const json& weights = (*groups->begin())["weights"];
-  const int64_t bits = IntOf(weights, "num_bits", 0);
+  if (bits == 8 && type == "float") return Known("fp8");
+  if (bits == 8 && type == "int") return Known("int8");
+  return weights.Unknown("num_bits, type", fmt::format("{}, {}", bits, type));
+}
+
+Result<Quantized> ReadCompressed(const Fields& fields, const std::string& what) {
   Quantized out;
-  if (bits == 4 && StringOf(weights, "type") == "int") {
-    KVASIR_ASSIGN_OR_RETURN(out, Int4(weights, "group_size", -1, what));
-  } else if (bits == 4) {
-    out = Known("nvfp4");
-  } else if (bits == 8) {
-    out = Known(StringOf(weights, "type") == "float" ? "fp8" : "int8");
-  } else {
-    return Unknown(what, "num_bits", std::to_string(bits));
+  const json* groups = fields.Value("config_groups");
+  constexpr std::string_view kExpected = "an object of groups, each with its weights";
+  if (groups == nullptr || !groups->is_object() || groups->empty()) {
+    return fields.Wrong("config_groups", kExpected, groups == nullptr ? json() : *groups);
   }
-  if (const auto ignore = quantization.find("ignore");
-      ignore != quantization.end() && ignore->is_array()) {
-    out.experts_only = std::any_of(ignore->begin(), ignore->end(), [](const json& item) {
-      return item.is_string() && item.get<std::string>().find("self_attn") != std::string::npos;
-    });
+  KVASIR_ASSIGN_OR_RETURN(const std::string packing, fields.String("format", ""));
+  for (const json& group : *groups) {
+    if (!group.is_object() || !group.contains("weights") || !group["weights"].is_object()) {
+      return fields.Wrong("config_groups", kExpected, group);
+    }
+    const Fields of_group(group, what);
+    Group& read = out.groups.emplace_back();
+    KVASIR_ASSIGN_OR_RETURN(const std::string own_packing, of_group.String("format", packing));
+    KVASIR_ASSIGN_OR_RETURN(read.format,
+                            ReadGroupFormat(Fields(group["weights"], what), own_packing));
+    KVASIR_ASSIGN_OR_RETURN(read.targets, of_group.Strings("targets"));
   }
+  KVASIR_ASSIGN_OR_RETURN(out.left_alone, fields.Strings("ignore"));
   return out;
 }
 
 Result<Quantized> ReadQuantization(const json& quantization, const std::string& what) {
-  if (!quantization.is_object()) return Wrong(what, "", "an object", quantization);
-  const auto given = quantization.find("quant_method");
-  if (given == quantization.end()) return Missing(what, "quant_method", "a string");
-  if (!given->is_string()) return Wrong(what, "quant_method", "a string", *given);
-  const std::string method = *given;
-  if (method == "fp8" || method == "fbgemm_fp8") return ReadFp8(quantization, what);
-  if (method == "mxfp4") return Known("mxfp4", /*experts_only=*/true);
-  if (method == "gptq" || method == "awq") {
-    const int64_t bits = IntOf(quantization, "bits", IntOf(quantization, "w_bit", 4));
-    const char* const field = quantization.contains("group_size") ? "group_size" : "q_group_size";
-    if (bits == 8) return Known("int8");
-    if (bits == 4) return Int4(quantization, field, 128, what);
-    return Unknown(what, "bits", std::to_string(bits));
+  const Fields fields(quantization, what);
+  if (!quantization.is_object()) return fields.Wrong("", "an object", quantization);
+  KVASIR_ASSIGN_OR_RETURN(const std::string method, fields.String("quant_method"));
+  if (method == "compressed-tensors") return ReadCompressed(fields, what);
+  Quantized out;
+  out.patterns_search = true;
+  KVASIR_ASSIGN_OR_RETURN(out.left_alone, fields.Strings("modules_to_not_convert"));
+  Group& all = out.groups.emplace_back();
+  if (method == "fp8" || method == "fbgemm_fp8") {
+    KVASIR_ASSIGN_OR_RETURN(all.format, ReadFp8(fields));
+    return out;
   }
-  if (method == "compressed-tensors") return ReadCompressed(quantization, what);
-  return Unknown(what, "quant_method", method);
+  if (method == "mxfp4") {
+    all.format = Known("mxfp4");
+    out.experts_only = true;
+    return out;
+  }
+  if (method != "gptq" && method != "awq") return fields.Unknown("quant_method", method);
+  if (const json* head = fields.Value("lm_head"); head != nullptr) {
+    if (!head->is_boolean()) return fields.Wrong("lm_head", "true or false", *head);
+    out.head = *head;
+  }
+  // AutoAWQ's first files have other names.
+  const char* const bits_field = fields.Value("w_bit") != nullptr ? "w_bit" : "bits";
+  const char* const group = fields.Value("q_group_size") != nullptr ? "q_group_size" : "group_size";
+  KVASIR_ASSIGN_OR_RETURN(const int64_t bits, fields.Int(bits_field, 4));
+  if (bits != 4 && bits != 8) return fields.Unknown(bits_field, std::to_string(bits));
+  if (bits == 8) {
+    all.format = Known("int8");
+  } else {
+    KVASIR_ASSIGN_OR_RETURN(all.format, fields.Int4(group, 128));
+  }
+  return out;
 }
 
-}  // namespace
+// What the modules of a part are called in layer `layer`; families differ.
+std::vector<std::string> ModulesOf(Part part, int64_t layer) {
+  std::vector<const char*> modules;
+  if (part == Part::kAttention) {
+    modules = {"self_attn.q_proj", "self_attn.o_proj", "self_attn.q_b_proj", "self_attn.qkv_proj"};
+  } else if (part == Part::kFfn) {
+    modules = {"mlp.gate_proj", "mlp.down_proj", "mlp.gate_up_proj", "feed_forward.gate_proj"};
+  } else if (part == Part::kExperts) {
+    modules = {"mlp.experts.0.gate_proj", "mlp.experts.0.down_proj", "mlp.experts.gate_up_proj",
+               "block_sparse_moe.experts.0.w1", "feed_forward.experts.0.gate_proj"};
+  } else if (part == Part::kSharedExpert) {
+    modules = {"mlp.shared_expert.gate_proj", "mlp.shared_experts.gate_proj",
+               "feed_forward.shared_expert.gate_proj"};
+  }
+  std::vector<std::string> out;
+  for (const char* start :
+       {"model.layers", "model.language_model.layers", "language_model.model.layers"}) {
+    for (const char* module : modules) {
+      out.push_back(fmt::format("{}.{}.{}", start, layer, module));
+    }
+  }
+  return out;
+}
 
-Status ReadShippedFormats(const json& config, const std::string& what, ModelShape& shape) {
+bool Names(const std::string& entry, const std::vector<std::string>& modules, bool search) {
+  constexpr std::string_view kPattern = "re:";
+  const bool pattern = entry.starts_with(kPattern);
+  return std::ranges::any_of(modules, [&](const std::string& module) {
+    // "gate" is not "gate_proj".
+    if (search) return FindsPattern(fmt::format("(?:{})(?:\\.|$)", entry), module, false);
+    return pattern ? FindsPattern(entry.substr(kPattern.size()), module, /*anchored=*/true)
+                   : entry == module;
+  });
+}
+
+// The format of a part; none: it is left alone. The middle layer speaks for all, since the first
+// and the last are those that a checkpoint may treat otherwise.
+const NumberFormat* FormatOf(Part part, const Quantized& quantized, int64_t layers_count) {
+  if (part == Part::kHead) return quantized.head ? &quantized.groups.front().format : nullptr;
+  if (quantized.experts_only && part != Part::kExperts) return nullptr;
+  const std::vector<std::string> modules = ModulesOf(part, layers_count / 2);
+  const bool alone = std::ranges::any_of(quantized.left_alone, [&](const std::string& entry) {
+    return Names(entry, modules, quantized.patterns_search);
+  });
+  if (alone) return nullptr;
+  // A name wins over a class.
+  for (const Group& group : quantized.groups) {
+    const bool named = std::ranges::any_of(group.targets, [&](const std::string& target) {
+      return Names(target, modules, /*search=*/false);
+    });
+    if (named) return &group.format;
+  }
+  for (const Group& group : quantized.groups) {
+    const bool all =
+        group.targets.empty() || std::ranges::find(group.targets, "Linear") != group.targets.end();
+    if (all) return &group.format;
+  }
+  return nullptr;
+}
+
+Result<NumberFormat> ReadPlain(const json& config, const std::string& what) {
   std::string dtype = "bfloat16";
   std::string_view dtype_key = "dtype";
   for (const std::string_view key : {"dtype", "torch_dtype"}) {
@@ -175,16 +290,27 @@ Status ReadShippedFormats(const json& config, const std::string& what, ModelShap
                           "{}: {}: expected bfloat16, float16 or float32, got '{}'", what,
                           dtype_key, files::Printable(dtype, kShownMost));
   }
-  const std::string name = dtype == "float32" ? "f32" : dtype == "float16" ? "f16" : "bf16";
-  KVASIR_ASSIGN_OR_RETURN(const NumberFormat plain, ParseWeightFormat(name));
-  KVASIR_ASSIGN_OR_RETURN(shape.kv_format, ParseKvFormat(name));
+  return ParseWeightFormat(dtype == "float32" ? "f32" : dtype == "float16" ? "f16" : "bf16");
+}
+
+}  // namespace
+
+Status ReadShippedFormats(const json& config, const std::string& what, ModelShape& shape) {
+  KVASIR_ASSIGN_OR_RETURN(const NumberFormat plain, ReadPlain(config, what));
+  KVASIR_ASSIGN_OR_RETURN(shape.kv_format, ParseKvFormat(plain.name));
   shape.shipped.fill(plain);
   const json* quantization = Find(config, kConfig);
   if (quantization == nullptr) return Status::Ok();
-  KVASIR_ASSIGN_OR_RETURN(const Quantized quantized, ReadQuantization(*quantization, what));
-  for (const Part part : {Part::kAttention, Part::kFfn, Part::kSharedExpert, Part::kExperts}) {
-    if (quantized.experts_only && part != Part::kExperts) continue;
-    shape.shipped[static_cast<size_t>(part)] = quantized.format;
+  const auto quantized = ReadQuantization(*quantization, what);
+  if (!quantized.ok()) {
+    if (quantized.error().code != ErrorCode::kUnsupported) return quantized.error();
+    shape.shipped_unknown = quantized.error();  // other formats can be planned all the same
+    return Status::Ok();
+  }
+  for (const Part part :
+       {Part::kAttention, Part::kFfn, Part::kSharedExpert, Part::kExperts, Part::kHead}) {
+    const NumberFormat* format = FormatOf(part, *quantized, shape.layers_count);
+    if (format != nullptr) shape.shipped[static_cast<size_t>(part)] = *format;
   }
   return Status::Ok();
 }

@@ -142,6 +142,9 @@ def test_this_machine_and_a_file(tmp_path):
     (["qwen3-8b", "--hardware", "l4", "--max-itl", "50"], 2, "--max-itl: expected a time with its unit"),
     (["qwen3-8b", "--hardware", "/no/such.json"], 3, "/no/such.json"),
     (["qwen3-8b", "--hardware", "l4", "--max-itl", "50ms", "--explain"], 2, "--explain: expected none beside"),
+    (["qwen3-8b", "--hardware", "l4", "--max-itl", "50ms", "--max-model-len", "8k"], 2,
+     "--max-model-len: expected none beside"),
+    (["qwen3-8b", "--hardware", "l4", "l4", "--max-itl", "50ms"], 2, "--hardware: expected each machine once, got l4 twice"),
     (["--list", "extra"], 2, "--list: expected no model beside it, got 'extra'"),
     ([], 2, "model"),
 ])

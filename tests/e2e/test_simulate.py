@@ -66,6 +66,14 @@ def test_find_names_the_most_users(tmp_path):
     assert page.read_text().lower().startswith("<!doctype html>")
 
 
+def test_a_load_of_conversations_is_counted_in_conversations():
+    flags = ["--requests", "30", "--prompt-tokens", "16", "--turns", "3", "--turn-tokens", "4",
+             "--output-tokens", "4", "--max-model-len", "128"]
+    report = simulate(*flags, "--find", "rate", "--max-ttft", "1s")
+    assert report["load_unit"] == "conversations/s"
+    assert simulate(*flags[:4], "--find", "rate", "--max-ttft", "1s")["load_unit"] == "requests/s"
+
+
 @pytest.mark.parametrize("flags, words", [
     (["--compare", "colours"], "--compare"),
     (["--prompt-tokens", "many"], "--prompt-tokens"),
@@ -94,6 +102,7 @@ def test_find_names_the_most_users(tmp_path):
     (["--documents-per-request", "2"], "--documents-per-request goes with --documents"),
     (["--document-tokens", "2"], "--document-tokens goes with --documents"),
     (["--slo-share", "0.9"], "--slo-share goes with --find"),
+    (["--find", "rate", "--max-ttft", "2s", "--rate", "4"], "--rate does not go with --find rate"),
     (["--slo-share", "0.9", "--max-ttft", "2s"], "--slo-share goes with --find"),
     (["--find", "users", "--max-ttft", "2s", "--users", "4"], "--users does not go with --find users"),
     (["--trace-speed", "2"], "--trace-speed goes with --trace"),

@@ -152,16 +152,18 @@ void Recorder::AddDetail(const StepPlan& plan, const StepSample& sample) {
 void Recorder::AddSnapshot(const StepSample& sample) {
   const cache::KvCache& cache = core_->cache();
   const int64_t block_tokens = cache.spec().block_tokens;
-  const int64_t shown = std::min(cache.pool().blocks_count(), kBlocksShown);
+  const int64_t total = cache.pool().blocks_count();
+  const int64_t shown = std::min(total, kBlocksShown);
   CacheSnapshot snapshot;
   snapshot.at_s = sample.begin_s;
   snapshot.blocks.resize(static_cast<size_t>(shown));
   for (int64_t block = 0; block < shown; ++block) {
     BlockView& view = snapshot.blocks[static_cast<size_t>(block)];
-    view.references = cache.pool().references(static_cast<BlockId>(block));
+    const auto id = static_cast<BlockId>(block * total / shown);
+    view.references = cache.pool().references(id);
     if (view.references > 0) {
       view.state = BlockView::State::kUsed;
-    } else if (cache.NodeOf(static_cast<BlockId>(block)) != cache::kNoNode) {
+    } else if (cache.NodeOf(id) != cache::kNoNode) {
       view.state = BlockView::State::kCached;
     }
   }
@@ -172,8 +174,10 @@ void Recorder::AddSnapshot(const StepSample& sample) {
     const int64_t end = sequence.kv.computed + sequence.scheduled;
     for (const std::vector<BlockId>& table : sequence.kv.tables) {
       for (size_t j = 0; j < table.size(); ++j) {
-        if (table[j] == kNoBlock || table[j] >= shown) continue;
-        BlockView& view = snapshot.blocks[static_cast<size_t>(table[j])];
+        if (table[j] == kNoBlock) continue;
+        const int64_t block = (table[j] * shown + total - 1) / total;
+        if (block * total / shown != table[j]) continue;  // is not drawn
+        BlockView& view = snapshot.blocks[static_cast<size_t>(block)];
         view.request = IndexOf(sequence);
         view.filled = static_cast<int32_t>(
             std::clamp<int64_t>(end - static_cast<int64_t>(j) * block_tokens, 0, block_tokens));

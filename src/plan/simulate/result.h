@@ -91,7 +91,7 @@ struct BlockView {
 /// The whole pool at one moment, for the map of the cache.
 struct CacheSnapshot {
   double at_s = 0;
-  std::vector<BlockView> blocks;  ///< the pool's first; 8192 at most
+  std::vector<BlockView> blocks;  ///< 8192 of the pool's at most, at equal distances
 };
 
 /// Values of which percentiles are wanted, in bins of 0.55 %: as many as there may be.

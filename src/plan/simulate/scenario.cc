@@ -55,7 +55,11 @@ struct Weights {
 };
 
 Result<Weights> ChooseWeights(const ScenarioSpec& spec) {
-  if (spec.weights.empty()) return Weights{true, spec.shape.shipped};
+  if (spec.weights.empty()) {
+    // A calibration has measured them, whatever they are.
+    if (!spec.calibration) KVASIR_RETURN_IF_ERROR(CheckShipped(spec.shape));
+    return Weights{true, spec.shape.shipped};
+  }
   const auto format = ParseWeightFormat(spec.weights);
   if (!format.ok()) {
     return MakeError(ErrorCode::kInvalidArgument, "--weights: {}", format.error().message);

@@ -100,9 +100,10 @@ TEST(RopeTable, RefusesNumbersThatMeanNothing) {
   const auto message = [](const Result<RopeTableSpec>& table) {
     return table.ok() ? std::string("accepted") : table.error().message;
   };
-  EXPECT_EQ(message(MakeRopeTable(0.5, kDims, {}, 1)), "rope: base is 0.5, expected more than 1");
+  EXPECT_EQ(message(MakeRopeTable(0.5, kDims, {}, 1)),
+            "rope: base (rope_theta) is 0.5, expected more than 1");
   EXPECT_EQ(message(MakeRopeTable(1e4, 7, {}, 1)),
-            "rope: 7 rotated dims, expected an even number >= 2");
+            "rope: 7 rotated dims (head_dim), expected an even number >= 2");
   EXPECT_EQ(message(MakeRopeTable(1e4, kDims, Scaling(RopeScaling::Kind::kLinear, 0.0, 0), 1)),
             "rope: scaling factor is 0, expected a positive number");
   EXPECT_EQ(message(MakeRopeTable(1e4, kDims, Scaling(RopeScaling::Kind::kYarn, 2.0, 0), 1)),

@@ -452,6 +452,35 @@ TEST(PlanAnswerTest, TheOtherWayRound) {
                   .starts_with("gpt-oss-120b for 1 user of 8k tokens, TTFT at most 2 s"));
 }
 
+TEST(PlanAnswerTest, WhatIsChosenHoldsForAGoalToo) {
+  Choices choices;
+  choices.users = 50;
+  choices.context_tokens = 8192;
+  choices.parallel.tensor = 2;
+  choices.step_tokens = 512;
+  const ModelShape model = Shape("gpt-oss-120b");
+  const SearchResult result = Search(model, HardwareCatalogue(), choices, {{}, 0.1}).value();
+  ASSERT_FALSE(result.satisfying.empty());
+  for (const auto* list : {&result.satisfying, &result.failing}) {
+    for (const Candidate& candidate : *list) {
+      EXPECT_EQ(candidate.parallel.tensor, 2) << candidate.hardware;
+      EXPECT_TRUE(candidate.step_tokens == 512 || !candidate.failure.empty());
+    }
+  }
+  // What cannot be joined so is said for each machine.
+  choices.parallel.pipeline = 37;
+  const SearchResult none = Search(model, HardwareCatalogue(), choices, {{}, 0.1}).value();
+  EXPECT_TRUE(none.satisfying.empty());
+  ASSERT_EQ(none.failing.size(), HardwareCatalogue().size());
+  EXPECT_NE(none.failing.back().failure.find("36 layers, got 37 stages"), std::string::npos)
+      << none.failing.back().failure;
+  choices.parallel.pipeline = 1;
+  choices.step_tokens = 50;
+  const auto refused = Search(model, HardwareCatalogue(), choices, {{}, 0.1});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().param, "max-num-batched-tokens");
+}
+
 TEST(PlanAnswerTest, AWindowThatNothingIsBehindIsFullAttention) {
   const auto layers = [](const char* architecture, int64_t window) {
     const nlohmann::json config = {{"architectures", {architecture}},

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -113,12 +114,17 @@ TEST(PlanFilesTest, EqualTheServersOwnFigures) {
 
 TEST(PlanFilesTest, AConfigurationBesideTheWrongFilesIsRefused) {
   KVASIR_SHARED_OR_SKIP(root, "models");
-  const std::pair<const char*, nlohmann::json> wrong[] = {
-      {"llama", {{"num_hidden_layers", 1}}},  // the files hold more
-      {"llama", {{"num_hidden_layers", 64}}},
-      {"qwen3-moe", {{"num_hidden_layers", 64}}},
+  const std::tuple<const char*, nlohmann::json, const char*> wrong[] = {
+      {"llama", {{"num_hidden_layers", 1}}, "describes 1 layer, but its tensors hold "},
+      {"llama", {{"num_hidden_layers", 64}}, "describes 64 layers, but its tensors hold "},
+      {"llama", {{"intermediate_size", 4096}}, " parameters, but its tensors hold "},
+      {"qwen3-moe", {{"num_hidden_layers", 1}}, "describes 1 layer, but its tensors hold "},
+      {"mixtral", {{"num_local_experts", 4}}, "describes 4 experts, but its tensors hold 8"},
+      {"deepseek-v3", {{"num_hidden_layers", 2}}, "describes 2 layers, but its tensors hold "},
+      {"quantized/llama-awq-g128", {{"num_hidden_layers", 40}}, "describes 40 layers, but its "},
+      {"quantized/llama-awq-g128", {{"hidden_size", 8192}}, "rows of 8,192, but its tensors hold "},
   };
-  for (const auto& [name, change] : wrong) {
+  for (const auto& [name, change, words] : wrong) {
     SCOPED_TRACE(name);
     const test::TempFolder folder;
     for (const auto& entry : fs::directory_iterator(root / name)) {
@@ -132,10 +138,50 @@ TEST(PlanFilesTest, AConfigurationBesideTheWrongFilesIsRefused) {
     std::ofstream(folder.path() / "config.json") << config;
     const auto shape = FindModelShape(folder.path().string());
     ASSERT_FALSE(shape.ok());
-    EXPECT_NE(shape.error().message.find("its configuration describes "), std::string::npos)
-        << shape.error().message;
-    EXPECT_NE(shape.error().message.find(" parameters, but its tensors hold "), std::string::npos);
+    EXPECT_NE(shape.error().message.find(words), std::string::npos) << shape.error().message;
   }
+}
+
+// What serving does not load takes no memory: a folder is planned as its config.json alone.
+TEST(PlanFilesTest, TowersAndOtherTensorsAreLeftOut) {
+  KVASIR_SHARED_OR_SKIP(root, "models");
+  const test::TempFolder folder;
+  for (const auto& entry : fs::directory_iterator(root / "gemma3")) {
+    if (entry.path().extension() == ".safetensors") continue;
+    fs::copy(entry.path(), folder.path() / entry.path().filename());
+  }
+  const fs::path weights = root / "gemma3" / "model.safetensors";
+  fs::copy(weights, folder.path() / "model-00001-of-00002.safetensors");
+  const auto before = FindModelShape((root / "gemma3").string());
+  ASSERT_TRUE(before.ok());
+  const std::string header = R"({"vision_tower.layers.40.self_attn.q_proj.weight":)"
+                             R"({"dtype":"F32","shape":[64,64],"data_offsets":[0,16384]}})";
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  file += header + std::string(16384, '\0');
+  folder.Write("model-00002-of-00002.safetensors", file);
+  nlohmann::json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", {}}};
+  auto opened = files::OpenModel(root / "gemma3");
+  ASSERT_TRUE(opened.ok());
+  for (const std::string& name : opened->weights()->names()) {
+    index["weight_map"][name] = "model-00001-of-00002.safetensors";
+  }
+  index["weight_map"]["vision_tower.layers.40.self_attn.q_proj.weight"] =
+      "model-00002-of-00002.safetensors";
+  folder.Write("model.safetensors.index.json", index.dump());
+  const auto shape = FindModelShape(folder.path().string());
+  ASSERT_TRUE(shape.ok()) << shape.error().message;
+  EXPECT_EQ(shape->stored->part_bytes, before->stored->part_bytes);
+  EXPECT_EQ(shape->stored->bytes, before->stored->bytes + 16384);
+}
+
+// Packed words are no values: speeds are of the format that they hold.
+TEST(PlanFilesTest, QuantizedFoldersHaveTheFormatOfTheirConfiguration) {
+  KVASIR_SHARED_OR_SKIP(root, "models");
+  const auto shape = FindModelShape((root / "quantized/llama-awq-g128").string());
+  ASSERT_TRUE(shape.ok()) << shape.error().message;
+  EXPECT_EQ(shape->shipped[static_cast<size_t>(Part::kAttention)].name, "int4-g128");
+  EXPECT_NE(shape->shipped[static_cast<size_t>(Part::kEmbedding)].name, "int4-g128");
 }
 
 // The config alone gives the same shape as the whole folder.

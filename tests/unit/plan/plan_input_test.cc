@@ -99,14 +99,21 @@ TEST(PlanInputTest, ConfigsThatLackOrTwistAField) {
       {{{"quantization_config", {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 7}}}},
        "group_size: expected -1 or an even number of 16 to 1024, got 7"},
       {{{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", "x"}}}},
-       "group_size: expected"},
+       "group_size: expected an integer"},
       {{{"quantization_config", {{"quant_method", "fp8"}, {"weight_block_size", {128, 0}}}}},
        "weight_block_size: expected two integers"},
       {{{"quantization_config", {{"quant_method", "fp8"}, {"weight_block_size", 128}}}},
        "weight_block_size: expected two integers"},
-      {{{"quantization_config", {{"quant_method", "magic"}}}}, "quantization_config"},
-      {{{"quantization_config", {{"quant_method", "gptq"}, {"bits", 3}}}}, "bits"},
+      {{{"quantization_config", {{"quant_method", "gptq"}, {"bits", "4"}}}}, "bits: expected an i"},
+      {{{"quantization_config", {{"quant_method", "gptq"}, {"bits", 8.5}}}}, "bits: expected an i"},
+      {{{"quantization_config",
+         {{"quant_method", "compressed-tensors"},
+          {"config_groups", {{"g", {{"weights", {{"num_bits", "8"}}}}}}}}}},
+       "num_bits: expected an integer, got"},
+      {{{"quantization_config", {{"quant_method", "fp8"}, {"modules_to_not_convert", 5}}}},
+       "modules_to_not_convert: expected a list of names, got 5"},
       {{{"architectures", {"SkynetForCausalLM"}}}, "SkynetForCausalLM"},
+      {{{"architectures", {"SkynetForCausalLM"}}}, "; for plans alone: MixtralForCausalLM, "},
       {{{"architectures", 5}, {"model_type", "llama"}}, "architectures: expected a list"},
       {{{"architectures", {5}}, {"model_type", "llama"}}, "architectures: expected a list"},
   };
@@ -137,6 +144,12 @@ TEST(PlanInputTest, ConfigsThatLackOrTwistAField) {
       {{{"first_k_dense_replace", 3}}, "first_k_dense_replace: expected 0 to 2, the layers, got 3"},
       {{{"first_k_dense_replace", -1}}, "first_k_dense_replace"},
       {{{"moe_layer_freq", 0}}, "moe_layer_freq: expected 1, got 0"},
+      {{{"hidden_size", 1'000'000'000}}, "hidden_size: expected at most 16777216"},
+      {{{"v_head_dim", 1'000'000'000}}, "v_head_dim: expected at most 16777216"},
+      {{{"num_attention_heads", 16'777'216}}, "num_attention_heads: expected at most"},
+      {{{"n_routed_experts", 1'000'000}}, "n_routed_experts: expected at most 65536"},
+      {{{"hidden_size", 16'777'216}, {"moe_intermediate_size", 16'777'216}},
+       "hidden_size: expected a model of at most 1e+15 parameters"},
   };
   json none = kLatent;
   none.erase("n_routed_experts");
@@ -174,13 +187,64 @@ TEST(PlanInputTest, HowCheckpointsAreStored) {
   tiles["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {16, 32}}};
   EXPECT_EQ(file.Read(tiles.dump()).value().shipped[static_cast<size_t>(Part::kFfn)].Bytes(64, 64),
             64 * 64 + 4 * 2 * 4);
-  const json experts_only = {
+  json experts_only = {
       {"quant_method", "compressed-tensors"},
-      {"ignore", {"re:.*self_attn.*"}},
+      {"ignore", {"lm_head", "re:.*self_attn.*"}},
       {"config_groups",
        {{"group_0", {{"weights", {{"num_bits", 4}, {"type", "int"}, {"group_size", 32}}}}}}}};
   EXPECT_EQ(shipped(experts_only, Part::kExperts), "int4-g32");
+  EXPECT_EQ(shipped(experts_only, Part::kFfn), "int4-g32");
   EXPECT_EQ(shipped(experts_only, Part::kAttention), "bf16");
+  // Of another tower, and of another module whose name is longer.
+  for (const char* other : {"vision_tower.encoder.layers.1.self_attn.q_proj", "re:vision_tower.*",
+                            "re:visual\\..*", "re:.*self_attn_norm", "re:(broken"}) {
+    experts_only["ignore"] = {other};
+    EXPECT_EQ(shipped(experts_only, Part::kAttention), "int4-g32") << other;
+  }
+  experts_only["ignore"] = {"model.layers.1.self_attn.q_proj"};  // of two layers
+  EXPECT_EQ(shipped(experts_only, Part::kAttention), "bf16");
+  // Two groups: a name wins over a class.
+  const json two = {
+      {"quant_method", "compressed-tensors"},
+      {"config_groups",
+       {{"group_0", {{"targets", {"Linear"}}, {"weights", {{"num_bits", 8}, {"type", "float"}}}}},
+        {"group_1",
+         {{"targets", {"re:.*experts.*"}},
+          {"format", "mxfp4-pack-quantized"},
+          {"weights", {{"num_bits", 4}, {"type", "float"}, {"group_size", 32}}}}}}}};
+  EXPECT_EQ(shipped(two, Part::kExperts), "mxfp4");
+  EXPECT_EQ(shipped(two, Part::kAttention), "fp8");
+  const json kept = {{"quant_method", "fp8"}, {"modules_to_not_convert", {"self_attn", "gate"}}};
+  EXPECT_EQ(shipped(kept, Part::kAttention), "bf16");
+  EXPECT_EQ(shipped(kept, Part::kExperts), "fp8");  // gate_proj is not gate
+  EXPECT_EQ(shipped({{"quant_method", "gptq"}, {"bits", 8}, {"lm_head", true}}, Part::kHead),
+            "int8");
+}
+
+// What nobody here knows can still be planned in another format.
+TEST(PlanInputTest, AFormatThatIsNotKnownIsNamedAndMayBeChosen) {
+  const ConfigFile file;
+  for (const auto& [quantization, words] :
+       {std::pair<json, const char*>{{{"quant_method", "bitsandbytes"}}, "'bitsandbytes' is not"},
+        {{{"quant_method", "gptq"}, {"bits", 3}}, "bits: '3' is not known here; give the weights'"},
+        {{{"quant_method", "compressed-tensors"},
+          {"config_groups", {{"g", {{"weights", {{"num_bits", 6}}}}}}}},
+         "'6, int' is not"}}) {
+    json config = kDense;
+    config["quantization_config"] = quantization;
+    const ModelShape shape = file.Read(config.dump()).value();
+    Choices choices;
+    const Hardware machine = FindHardware("h200").value();
+    const auto asked = MakeAnswer(shape, machine, choices);
+    ASSERT_FALSE(asked.ok());
+    ExpectNames(asked.error(), words);
+    choices.users = 1;
+    choices.context_tokens = 128;
+    ExpectNames(Search(shape, {machine}, choices, {1.0, 1.0}).error(), words);
+    choices.weights = ParseWeightFormat("int4").value();
+    EXPECT_TRUE(MakeAnswer(shape, machine, choices).ok());
+    EXPECT_EQ(Search(shape, {machine}, choices, {1.0, 1.0}).value().satisfying.size(), 1U);
+  }
 }
 
 TEST(PlanInputTest, UnknownNamesSayWhichAreNear) {

@@ -236,7 +236,9 @@ function cacheMap(panel, variant) {
     };
   });
   element('div', panel, {className: 'soft say',
-    textContent: `Each row is a block of the pool, time runs to the right (to ${seconds(end)}).` +
+    textContent: `Each row is ${count < variant.blocks_count ?
+        `a block of the pool (${count} of its ${variant.blocks_count} are drawn, at equal distances)`
+        : 'a block of the pool'}, time runs to the right (to ${seconds(end)}).` +
         ' One colour is one request; faint blocks are held, but empty. Below, the moment that the' +
         ' slider chooses.'});
   const slider = element('input', panel, {type: 'range', min: 0, max: snapshots.length - 1, value: at});
@@ -282,8 +284,9 @@ function cacheMap(panel, variant) {
     const snapshot = snapshots[at];
     const users = new Set(snapshot.owners.filter(o => o >= 0));
     const used = snapshot.owners.filter(o => o >= 0).length;
-    say.textContent = `at ${seconds(snapshot.t)}: ${users.size} requests hold ${used} of ${count} ` +
-        `blocks, ${snapshot.owners.filter(o => o === -2).length} are kept for later prompts, ` +
+    const those = count < variant.blocks_count ? 'blocks that are drawn' : 'blocks';
+    say.textContent = `at ${seconds(snapshot.t)}: ${users.size} request${users.size === 1 ? '' : 's'}` +
+        ` hold${users.size === 1 ? 's' : ''} ${used} of ${count} ${those}, ${snapshot.owners.filter(o => o === -2).length} are kept for later prompts, ` +
         `${snapshot.shared.length} are shared`;
   };
   update[0]();
