@@ -28,6 +28,7 @@ constexpr double kReachedCompute = 0.5;
 struct PlanFlags {
   std::string model;
   bool list = false;
+  bool tensor_given = false;
   std::vector<std::string> hardware;
   double price = -1;
   std::string weights = "as-shipped";
@@ -147,6 +148,7 @@ Result<std::vector<plan::Hardware>> ReadMachines(const PlanFlags& flags) {
 int RunSearch(const PlanFlags& flags, const plan::ModelShape& model, plan::Choices choices,
               const std::vector<plan::Hardware>& machines) {
   plan::Goal goal;
+  goal.tensor_fixed = flags.tensor_given;
   const auto read = [](const std::string& text, const char* flag,
                        std::optional<double>& out) -> Status {
     if (text.empty()) return Status::Ok();
@@ -339,7 +341,10 @@ void AddPlan(CLI::App& app, int& exit_code) {
       ->add_option("--max-itl", flags->max_itl,
                    "Longest time between two tokens of an answer: 50ms")
       ->group(group);
-  command->callback([flags, &exit_code] { exit_code = RunPlan(*flags); });
+  command->callback([flags, command, &exit_code] {
+    flags->tensor_given = command->count("--tensor-parallel") > 0;
+    exit_code = RunPlan(*flags);
+  });
 }
 
 }  // namespace kvasir::app

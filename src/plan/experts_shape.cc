@@ -297,8 +297,7 @@ class ExpertsReader {
     linear_value_dim_ = reader_.is_gguf() ? Width({{}, "ssm.inner_size"}) / linear_value_heads_
                                           : Width({"linear_value_head_dim", {}});
     const Key kernel{"linear_conv_kernel_dim", "ssm.conv_kernel"};
-    conv_kernel_ = reader_.Int(kernel, 4);
-    CheckWidth(kernel, conv_kernel_);
+    conv_kernel_ = reader_.Has(kernel) ? Width(kernel) : 4;
   }
 
   void ReadExperts() {

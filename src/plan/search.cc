@@ -200,8 +200,8 @@ Result<SearchResult> Search(const ModelShape& model, const std::vector<Hardware>
   for (const Hardware& hardware : machines) {
     std::optional<Candidate> nearest;
     bool satisfied = false;
-    const int64_t least = std::max<int64_t>(1, choices.parallel.tensor);
-    const int64_t most = least > 1 ? least : hardware.devices_linked;
+    const int64_t least = goal.tensor_fixed ? choices.parallel.tensor : 1;
+    const int64_t most = goal.tensor_fixed ? least : hardware.devices_linked;
     for (const WeightChoice& weights : WeightChoices(choices)) {
       if (weights.format && !choices.weights && !IsSmaller(model, *weights.format)) continue;
       for (int64_t tensor = least; tensor <= most; tensor *= 2) {

@@ -16,6 +16,7 @@ namespace kvasir::plan {
 struct Goal {
   std::optional<double> ttft_s;  ///< until a prompt's first token, others decoding beside it
   std::optional<double> itl_s;   ///< longest gap between tokens, prompts of others included
+  bool tensor_fixed = false;     ///< choices.parallel.tensor alone; else 1, 2, 4, ...
 };
 
 /// One machine with settings.
@@ -40,7 +41,8 @@ struct SearchResult {
 };
 
 /// Tries the machines with 1, 2, 4, ... devices as far as they are linked, the weights as shipped,
-/// in FP8 and in 4 bits (or as choices.weights says), and the largest step that keeps the goal.
+/// in FP8 and in 4 bits (or as choices.weights says), and the largest step that keeps the goal (or
+/// choices.step_tokens).
 /// choices.users and choices.context_tokens must be set. Errors name the flag.
 [[nodiscard]] Result<SearchResult> Search(const ModelShape& model,
                                           const std::vector<Hardware>& machines,

@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/strings.h"
 #include "plan/search.h"
@@ -14,7 +15,16 @@ using Json = nlohmann::ordered_json;
 
 std::string MachineText(const Candidate& candidate) {
   const int64_t devices = candidate.parallel.DevicesCount();
-  return devices == 1 ? candidate.hardware : fmt::format("{} x {}", devices, candidate.hardware);
+  if (devices == 1) return candidate.hardware;
+  const Parallel& parallel = candidate.parallel;
+  std::string text = fmt::format("{} x {}", devices, candidate.hardware);
+  if (parallel.tensor == devices) return text;
+  // As others call them.
+  for (const auto& [name, degree] :
+       {std::pair("TP", parallel.tensor), {"PP", parallel.pipeline}, {"EP", parallel.expert}}) {
+    if (degree > 1) text += fmt::format(" {}{}", name, degree);
+  }
+  return text;
 }
 
 std::string PriceText(const std::optional<double>& usd) {

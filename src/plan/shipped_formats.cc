@@ -1,7 +1,9 @@
 #include "plan/shipped_formats.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "files/printable.h"
 #include "plan/name_pattern.h"
@@ -67,14 +69,9 @@ class Fields {
     return found == object_.end() || found->is_null() ? nullptr : &*found;
   }
   [[nodiscard]] Result<std::string> String(std::string_view field,
-                                           std::optional<std::string> otherwise = {}) const {
+                                           std::string_view otherwise) const {
     const json* value = Value(field);
-    if (value == nullptr && otherwise) return *std::move(otherwise);
-    if (value == nullptr) {
-      return MakeParamError(ErrorCode::kDataLoss, std::string(kConfig),
-                            "{}: {}: {}: expected a string, but the field is missing", what_,
-                            kConfig, field);
-    }
+    if (value == nullptr) return std::string(otherwise);
     if (!value->is_string()) return Wrong(field, "a string", *value);
     return value->get<std::string>();
   }
@@ -154,9 +151,9 @@ Result<Quantized> ReadCompressed(const Fields& fields, const std::string& what) 
   Quantized out;
   const json* groups = fields.Value("config_groups");
   constexpr std::string_view kExpected = "an object of groups, each with its weights";
-  if (groups == nullptr || !groups->is_object() || groups->empty()) {
-    return fields.Wrong("config_groups", kExpected, groups == nullptr ? json() : *groups);
-  }
+  // Of the KV cache alone, say.
+  if (groups == nullptr || groups->empty()) return fields.Unknown("config_groups", "none");
+  if (!groups->is_object()) return fields.Wrong("config_groups", kExpected, *groups);
   KVASIR_ASSIGN_OR_RETURN(const std::string packing, fields.String("format", ""));
   for (const json& group : *groups) {
     if (!group.is_object() || !group.contains("weights") || !group["weights"].is_object()) {
@@ -176,7 +173,7 @@ Result<Quantized> ReadCompressed(const Fields& fields, const std::string& what) 
 Result<Quantized> ReadQuantization(const json& quantization, const std::string& what) {
   const Fields fields(quantization, what);
   if (!quantization.is_object()) return fields.Wrong("", "an object", quantization);
-  KVASIR_ASSIGN_OR_RETURN(const std::string method, fields.String("quant_method"));
+  KVASIR_ASSIGN_OR_RETURN(const std::string method, fields.String("quant_method", "none"));
   if (method == "compressed-tensors") return ReadCompressed(fields, what);
   Quantized out;
   out.patterns_search = true;
@@ -184,6 +181,9 @@ Result<Quantized> ReadQuantization(const json& quantization, const std::string& 
   Group& all = out.groups.emplace_back();
   if (method == "fp8" || method == "fbgemm_fp8") {
     KVASIR_ASSIGN_OR_RETURN(all.format, ReadFp8(fields));
+    // AutoFP8's name for them.
+    KVASIR_ASSIGN_OR_RETURN(const auto ignored, fields.Strings("ignored_layers"));
+    out.left_alone.insert(out.left_alone.end(), ignored.begin(), ignored.end());
     return out;
   }
   if (method == "mxfp4") {
@@ -196,70 +196,120 @@ Result<Quantized> ReadQuantization(const json& quantization, const std::string& 
     if (!head->is_boolean()) return fields.Wrong("lm_head", "true or false", *head);
     out.head = *head;
   }
+  // Formats module by module.
+  for (const char* field : {"dynamic", "modules_in_block_to_quantize"}) {
+    const json* value = fields.Value(field);
+    if (value != nullptr && !value->empty()) return fields.Unknown(field, value->dump());
+  }
   // AutoAWQ's first files have other names.
   const char* const bits_field = fields.Value("w_bit") != nullptr ? "w_bit" : "bits";
   const char* const group = fields.Value("q_group_size") != nullptr ? "q_group_size" : "group_size";
   KVASIR_ASSIGN_OR_RETURN(const int64_t bits, fields.Int(bits_field, 4));
   if (bits != 4 && bits != 8) return fields.Unknown(bits_field, std::to_string(bits));
+  KVASIR_ASSIGN_OR_RETURN(all.format, fields.Int4(group, 128));
   if (bits == 8) {
-    all.format = Known("int8");
-  } else {
-    KVASIR_ASSIGN_OR_RETURN(all.format, fields.Int4(group, 128));
-  }
-  return out;
-}
-
-// What the modules of a part are called in layer `layer`; families differ.
-std::vector<std::string> ModulesOf(Part part, int64_t layer) {
-  std::vector<const char*> modules;
-  if (part == Part::kAttention) {
-    modules = {"self_attn.q_proj", "self_attn.o_proj", "self_attn.q_b_proj", "self_attn.qkv_proj"};
-  } else if (part == Part::kFfn) {
-    modules = {"mlp.gate_proj", "mlp.down_proj", "mlp.gate_up_proj", "feed_forward.gate_proj"};
-  } else if (part == Part::kExperts) {
-    modules = {"mlp.experts.0.gate_proj", "mlp.experts.0.down_proj", "mlp.experts.gate_up_proj",
-               "block_sparse_moe.experts.0.w1", "feed_forward.experts.0.gate_proj"};
-  } else if (part == Part::kSharedExpert) {
-    modules = {"mlp.shared_expert.gate_proj", "mlp.shared_experts.gate_proj",
-               "feed_forward.shared_expert.gate_proj"};
-  }
-  std::vector<std::string> out;
-  for (const char* start :
-       {"model.layers", "model.language_model.layers", "language_model.model.layers"}) {
-    for (const char* module : modules) {
-      out.push_back(fmt::format("{}.{}.{}", start, layer, module));
+    // The same groups, of codes twice as large.
+    const NumberFormat codes4 = std::exchange(all.format, Known("int8"));
+    if (codes4.tile_rows == 0) {
+      all.format = codes4;
+      all.format.name = fmt::format("int8-g{}", codes4.block_values);
+      all.format.block_bytes = codes4.block_values + 2;
     }
   }
   return out;
 }
 
-bool Names(const std::string& entry, const std::vector<std::string>& modules, bool search) {
-  constexpr std::string_view kPattern = "re:";
-  const bool pattern = entry.starts_with(kPattern);
-  return std::ranges::any_of(modules, [&](const std::string& module) {
-    // "gate" is not "gate_proj".
-    if (search) return FindsPattern(fmt::format("(?:{})(?:\\.|$)", entry), module, false);
-    return pattern ? FindsPattern(entry.substr(kPattern.size()), module, /*anchored=*/true)
-                   : entry == module;
-  });
+// A matrix of each layer of a part, and how large it is beside the part's others.
+struct Module {
+  const char* name;
+  double share;
+  const char* fused = "";  ///< the matrix that may stand for it and its neighbours
+};
+
+std::vector<Module> AttentionModules(const ModelShape& shape) {
+  std::vector<Module> out;
+  for (const LayerShape& layer : shape.layers) {
+    const auto layers = static_cast<double>(layer.layers_count);
+    const double query = layers * static_cast<double>(layer.query_heads * layer.key_dim);
+    const double kv = layers * static_cast<double>(layer.kv_heads * layer.key_dim);
+    if (layer.kind == LayerKind::kLinear) {
+      out.push_back({"linear_attn.in_proj_qkvz", 3 * query, "linear_attn.in_proj_qkv"});
+      out.push_back({"linear_attn.out_proj", 2 * query});
+    } else if (layer.kind == LayerKind::kLatent) {
+      // Shares of DeepSeek-V3's, which the others are close to.
+      out.insert(out.end(), {{"self_attn.o_proj", 0.63 * layers},
+                             {"self_attn.q_b_proj", 0.2 * layers, "self_attn.q_proj"},
+                             {"self_attn.kv_b_proj", 0.09 * layers},
+                             {"self_attn.q_a_proj", 0.06 * layers},
+                             {"self_attn.kv_a_proj_with_mqa", 0.02 * layers}});
+    } else {
+      out.insert(out.end(), {{"self_attn.q_proj", query, "self_attn.qkv_proj"},
+                             {"self_attn.k_proj", kv, "self_attn.qkv_proj"},
+                             {"self_attn.v_proj", kv, "self_attn.qkv_proj"},
+                             {"self_attn.o_proj", query}});
+    }
+  }
+  return out;
 }
 
-// The format of a part; none: it is left alone. The middle layer speaks for all, since the first
+// What the modules of a part are called; families differ.
+std::vector<Module> ModulesOf(Part part, const ModelShape& shape) {
+  switch (part) {
+    case Part::kAttention:
+      return AttentionModules(shape);
+    case Part::kFfn:
+      return {{"mlp.gate_proj", 1, "mlp.gate_up_proj"},
+              {"mlp.up_proj", 1, "mlp.gate_up_proj"},
+              {"mlp.down_proj", 1}};
+    case Part::kExperts:
+      return {{"mlp.experts.0.gate_proj", 1, "block_sparse_moe.experts.0.w1"},
+              {"mlp.experts.0.up_proj", 1, "block_sparse_moe.experts.0.w3"},
+              {"mlp.experts.0.down_proj", 1, "block_sparse_moe.experts.0.w2"}};
+    case Part::kSharedExpert:
+      return {{"mlp.shared_expert.gate_proj", 1, "mlp.shared_experts.gate_proj"},
+              {"mlp.shared_expert.up_proj", 1, "mlp.shared_experts.up_proj"},
+              {"mlp.shared_expert.down_proj", 1, "mlp.shared_experts.down_proj"}};
+    default:
+      return {};
+  }
+}
+
+// Whether an entry of a list names a module in layer `layer`. `search`: as transformers reads
+// modules_to_not_convert, patterns of parts of names; else as compressed-tensors does.
+bool Names(const std::string& entry, const Module& module, int64_t layer, bool search) {
+  constexpr std::string_view kPattern = "re:";
+  for (const std::string_view name : {module.name, module.fused}) {
+    if (name.empty()) continue;
+    // "v_proj" is found in "qkv_proj", which is not meant by it.
+    const bool is_fused = name.ends_with("qkv_proj") || name.ends_with("gate_up_proj");
+    if (is_fused && entry.find("qkv") == entry.npos && entry.find("gate_up") == entry.npos) {
+      continue;
+    }
+    for (const char* start :
+         {"model.layers", "model.language_model.layers", "language_model.model.layers"}) {
+      const std::string whole = fmt::format("{}.{}.{}", start, layer, name);
+      const bool named =
+          search ? FindsPattern(fmt::format("(?:{})(?:\\.|$)", entry), whole, /*anchored=*/false)
+          : entry.starts_with(kPattern)
+              ? FindsPattern(entry.substr(kPattern.size()), whole, /*anchored=*/true)
+              : entry == whole;
+      if (named) return true;
+    }
+  }
+  return false;
+}
+
+// The format of a module; none: it is left alone. The middle layer speaks for all, since the first
 // and the last are those that a checkpoint may treat otherwise.
-const NumberFormat* FormatOf(Part part, const Quantized& quantized, int64_t layers_count) {
-  if (part == Part::kHead) return quantized.head ? &quantized.groups.front().format : nullptr;
-  if (quantized.experts_only && part != Part::kExperts) return nullptr;
-  const std::vector<std::string> modules = ModulesOf(part, layers_count / 2);
-  const bool alone = std::ranges::any_of(quantized.left_alone, [&](const std::string& entry) {
-    return Names(entry, modules, quantized.patterns_search);
-  });
-  if (alone) return nullptr;
+const NumberFormat* FormatOf(const Module& module, const Quantized& quantized, int64_t layer) {
+  const auto named_in = [&](const std::vector<std::string>& entries, bool search) {
+    return std::ranges::any_of(
+        entries, [&](const std::string& entry) { return Names(entry, module, layer, search); });
+  };
+  if (named_in(quantized.left_alone, quantized.patterns_search)) return nullptr;
   // A name wins over a class.
   for (const Group& group : quantized.groups) {
-    const bool named = std::ranges::any_of(group.targets, [&](const std::string& target) {
-      return Names(target, modules, /*search=*/false);
-    });
-    if (named) return &group.format;
+    if (named_in(group.targets, /*search=*/false)) return &group.format;
   }
   for (const Group& group : quantized.groups) {
     const bool all =
@@ -267,6 +317,19 @@ const NumberFormat* FormatOf(Part part, const Quantized& quantized, int64_t laye
     if (all) return &group.format;
   }
   return nullptr;
+}
+
+// That most of a part has; none: as it was before.
+const NumberFormat* FormatOf(Part part, const Quantized& quantized, const ModelShape& shape) {
+  if (part == Part::kHead) return quantized.head ? &quantized.groups.front().format : nullptr;
+  if (quantized.experts_only && part != Part::kExperts) return nullptr;
+  std::map<const NumberFormat*, double> shares;
+  for (const Module& module : ModulesOf(part, shape)) {
+    shares[FormatOf(module, quantized, shape.layers_count / 2)] += module.share;
+  }
+  const auto most = std::ranges::max_element(
+      shares, [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == shares.end() ? nullptr : most->first;
 }
 
 Result<NumberFormat> ReadPlain(const json& config, const std::string& what) {
@@ -295,6 +358,8 @@ Result<NumberFormat> ReadPlain(const json& config, const std::string& what) {
 
 }  // namespace
 
+bool IsQuantized(const json& config) { return Find(config, kConfig) != nullptr; }
+
 Status ReadShippedFormats(const json& config, const std::string& what, ModelShape& shape) {
   KVASIR_ASSIGN_OR_RETURN(const NumberFormat plain, ReadPlain(config, what));
   KVASIR_ASSIGN_OR_RETURN(shape.kv_format, ParseKvFormat(plain.name));
@@ -309,7 +374,7 @@ Status ReadShippedFormats(const json& config, const std::string& what, ModelShap
   }
   for (const Part part :
        {Part::kAttention, Part::kFfn, Part::kSharedExpert, Part::kExperts, Part::kHead}) {
-    const NumberFormat* format = FormatOf(part, *quantized, shape.layers_count);
+    const NumberFormat* format = FormatOf(part, *quantized, shape);
     if (format != nullptr) shape.shipped[static_cast<size_t>(part)] = *format;
   }
   return Status::Ok();

@@ -55,8 +55,12 @@ std::string FormatFound(const SimulationReport& report, const VariantReport& var
     return fmt::format("{}not even the smallest load is served with the promise ({})\n", name,
                        promise);
   }
-  return fmt::format("{}{}{} {} served ({})\n", name, variant.load_bounded ? "" : "more than ",
-                     FormatLoad(variant.load_found), report.load_unit, promise);
+  // Too few to queue, however fast they come.
+  const char* const hint = variant.load_bounded || report.load_unit == "users"
+                               ? ""
+                               : "; more --requests show where it ends";
+  return fmt::format("{}{}{} {} served ({}{})\n", name, variant.load_bounded ? "" : "more than ",
+                     FormatLoad(variant.load_found), report.load_unit, promise, hint);
 }
 
 nlohmann::json ToJson(const Settings& settings) {

@@ -459,7 +459,8 @@ TEST(PlanAnswerTest, WhatIsChosenHoldsForAGoalToo) {
   choices.parallel.tensor = 2;
   choices.step_tokens = 512;
   const ModelShape model = Shape("gpt-oss-120b");
-  const SearchResult result = Search(model, HardwareCatalogue(), choices, {{}, 0.1}).value();
+  const Goal goal{.ttft_s = {}, .itl_s = 0.1, .tensor_fixed = true};
+  const SearchResult result = Search(model, HardwareCatalogue(), choices, goal).value();
   ASSERT_FALSE(result.satisfying.empty());
   for (const auto* list : {&result.satisfying, &result.failing}) {
     for (const Candidate& candidate : *list) {
@@ -469,14 +470,14 @@ TEST(PlanAnswerTest, WhatIsChosenHoldsForAGoalToo) {
   }
   // What cannot be joined so is said for each machine.
   choices.parallel.pipeline = 37;
-  const SearchResult none = Search(model, HardwareCatalogue(), choices, {{}, 0.1}).value();
+  const SearchResult none = Search(model, HardwareCatalogue(), choices, goal).value();
   EXPECT_TRUE(none.satisfying.empty());
   ASSERT_EQ(none.failing.size(), HardwareCatalogue().size());
   EXPECT_NE(none.failing.back().failure.find("36 layers, got 37 stages"), std::string::npos)
       << none.failing.back().failure;
   choices.parallel.pipeline = 1;
   choices.step_tokens = 50;
-  const auto refused = Search(model, HardwareCatalogue(), choices, {{}, 0.1});
+  const auto refused = Search(model, HardwareCatalogue(), choices, goal);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().param, "max-num-batched-tokens");
 }

@@ -117,10 +117,17 @@ TEST(PlanFilesTest, AConfigurationBesideTheWrongFilesIsRefused) {
   const std::tuple<const char*, nlohmann::json, const char*> wrong[] = {
       {"llama", {{"num_hidden_layers", 1}}, "describes 1 layer, but its tensors hold "},
       {"llama", {{"num_hidden_layers", 64}}, "describes 64 layers, but its tensors hold "},
-      {"llama", {{"intermediate_size", 4096}}, " parameters, but its tensors hold "},
+      {"llama", {{"intermediate_size", 4096}}, "another width of its feed-forward"},
+      {"gpt2", {{"n_inner", 4096}}, " parameters, but its tensors hold "},
       {"qwen3-moe", {{"num_hidden_layers", 1}}, "describes 1 layer, but its tensors hold "},
       {"mixtral", {{"num_local_experts", 4}}, "describes 4 experts, but its tensors hold 8"},
       {"deepseek-v3", {{"num_hidden_layers", 2}}, "describes 2 layers, but its tensors hold "},
+      {"llama", {{"num_key_value_heads", 1}}, "describes keys and values of 1 heads x "},
+      {"quantized/llama-awq-g128", {{"num_key_value_heads", 1}}, "describes keys and values of 1 "},
+      {"quantized/llama-gptq-g128",
+       {{"num_key_value_heads", 1}},
+       "describes keys and values of 1 "},
+      {"quantized/llama-gptq-g128", {{"intermediate_size", 4096}}, "another width of its feed-fo"},
       {"quantized/llama-awq-g128", {{"num_hidden_layers", 40}}, "describes 40 layers, but its "},
       {"quantized/llama-awq-g128", {{"hidden_size", 8192}}, "rows of 8,192, but its tensors hold "},
   };
@@ -142,37 +149,52 @@ TEST(PlanFilesTest, AConfigurationBesideTheWrongFilesIsRefused) {
   }
 }
 
-// What serving does not load takes no memory: a folder is planned as its config.json alone.
-TEST(PlanFilesTest, TowersAndOtherTensorsAreLeftOut) {
-  KVASIR_SHARED_OR_SKIP(root, "models");
-  const test::TempFolder folder;
-  for (const auto& entry : fs::directory_iterator(root / "gemma3")) {
-    if (entry.path().extension() == ".safetensors") continue;
-    fs::copy(entry.path(), folder.path() / entry.path().filename());
-  }
-  const fs::path weights = root / "gemma3" / "model.safetensors";
-  fs::copy(weights, folder.path() / "model-00001-of-00002.safetensors");
-  const auto before = FindModelShape((root / "gemma3").string());
-  ASSERT_TRUE(before.ok());
-  const std::string header = R"({"vision_tower.layers.40.self_attn.q_proj.weight":)"
-                             R"({"dtype":"F32","shape":[64,64],"data_offsets":[0,16384]}})";
+/// A safetensors file of one F32 tensor of zeros.
+std::string FileOf(const std::string& name, int64_t rows, int64_t cols) {
+  const nlohmann::json header = {
+      {name, {{"dtype", "F32"}, {"shape", {rows, cols}}, {"data_offsets", {0, 4 * rows * cols}}}}};
+  const std::string text = header.dump();
   std::string file(8, '\0');
-  file[0] = static_cast<char>(header.size());
-  file += header + std::string(16384, '\0');
-  folder.Write("model-00002-of-00002.safetensors", file);
-  nlohmann::json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", {}}};
-  auto opened = files::OpenModel(root / "gemma3");
-  ASSERT_TRUE(opened.ok());
-  for (const std::string& name : opened->weights()->names()) {
-    index["weight_map"][name] = "model-00001-of-00002.safetensors";
+  for (size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(text.size() >> (8 * i));
+  return file + text + std::string(static_cast<size_t>(4 * rows * cols), '\0');
+}
+
+// What serving does not load takes no memory: a folder is planned as if it were not there.
+TEST(PlanFilesTest, TensorsThatServingDoesNotLoadAreLeftOut) {
+  KVASIR_SHARED_OR_SKIP(root, "models");
+  const std::pair<const char*, const char*> extra[] = {
+      {"gemma3", "vision_tower.layers.40.self_attn.q_proj.weight"},
+      {"qwen2", "lm_head.weight"},  // a copy of the tied table
+      {"gpt2", "h.0.attn.bias"},    // a mask
+      {"llama", "model.layers.9.self_attn.rotary_emb.inv_freq"},
+      {"glm4-moe", "model.layers.9.eh_proj.weight"},
+      {"qwen3-next", "mtp.layers.0.mlp.gate_proj.weight"},
+  };
+  for (const auto& [model, name] : extra) {
+    SCOPED_TRACE(name);
+    const test::TempFolder folder;
+    for (const auto& entry : fs::directory_iterator(root / model)) {
+      fs::copy(entry.path(), folder.path() / entry.path().filename(), fs::copy_options::recursive);
+    }
+    const auto before = FindModelShape(folder.path().string());
+    ASSERT_TRUE(before.ok()) << before.error().message;
+    const auto opened = files::OpenModel(folder.path());
+    ASSERT_TRUE(opened.ok());
+    nlohmann::json index = {{"metadata", nlohmann::json::object()}};
+    for (const std::string& known : opened->weights()->names()) {
+      index["weight_map"][known] = "known.safetensors";
+    }
+    fs::rename(folder.path() / "model.safetensors", folder.path() / "known.safetensors");
+    const int64_t rows = before->vocab_size;
+    const int64_t cols = before->hidden_size;
+    index["weight_map"][name] = "extra.safetensors";
+    folder.Write("extra.safetensors", FileOf(name, rows, cols));
+    folder.Write("model.safetensors.index.json", index.dump());
+    const auto shape = FindModelShape(folder.path().string());
+    ASSERT_TRUE(shape.ok()) << shape.error().message;
+    EXPECT_EQ(shape->stored->part_bytes, before->stored->part_bytes);
+    EXPECT_EQ(shape->stored->bytes, before->stored->bytes + 4 * rows * cols);
   }
-  index["weight_map"]["vision_tower.layers.40.self_attn.q_proj.weight"] =
-      "model-00002-of-00002.safetensors";
-  folder.Write("model.safetensors.index.json", index.dump());
-  const auto shape = FindModelShape(folder.path().string());
-  ASSERT_TRUE(shape.ok()) << shape.error().message;
-  EXPECT_EQ(shape->stored->part_bytes, before->stored->part_bytes);
-  EXPECT_EQ(shape->stored->bytes, before->stored->bytes + 16384);
 }
 
 // Packed words are no values: speeds are of the format that they hold.

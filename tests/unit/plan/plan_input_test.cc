@@ -9,6 +9,7 @@
 #include "plan/model_shape.h"
 #include "plan/number_format.h"
 #include "plan/search.h"
+#include "plan/shipped_formats.h"
 #include "plan/units.h"
 #include "support/temp_folder.h"
 
@@ -93,9 +94,9 @@ TEST(PlanInputTest, ConfigsThatLackOrTwistAField) {
       {{{"torch_dtype", 7}}, ": torch_dtype: expected a string, got 7"},
       {{{"dtype", "int3"}}, ": dtype: expected bfloat16"},
       {{{"quantization_config", 5}}, "quantization_config: expected an object, got 5"},
-      {{{"quantization_config", json::object()}}, "quant_method: expected a string, but the field"},
       {{{"quantization_config", {{"quant_method", 5}}}}, "quant_method: expected a string, got 5"},
-      {{{"quantization_config", {{"quant_method", "compressed-tensors"}}}}, "config_groups"},
+      {{{"quantization_config", {{"quant_method", "compressed-tensors"}, {"config_groups", 5}}}},
+       "config_groups: expected an object of groups"},
       {{{"quantization_config", {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 7}}}},
        "group_size: expected -1 or an even number of 16 to 1024, got 7"},
       {{{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", "x"}}}},
@@ -201,7 +202,7 @@ TEST(PlanInputTest, HowCheckpointsAreStored) {
     experts_only["ignore"] = {other};
     EXPECT_EQ(shipped(experts_only, Part::kAttention), "int4-g32") << other;
   }
-  experts_only["ignore"] = {"model.layers.1.self_attn.q_proj"};  // of two layers
+  experts_only["ignore"] = {"model.layers.1.self_attn.o_proj"};  // of two layers
   EXPECT_EQ(shipped(experts_only, Part::kAttention), "bf16");
   // Two groups: a name wins over a class.
   const json two = {
@@ -218,7 +219,22 @@ TEST(PlanInputTest, HowCheckpointsAreStored) {
   EXPECT_EQ(shipped(kept, Part::kAttention), "bf16");
   EXPECT_EQ(shipped(kept, Part::kExperts), "fp8");  // gate_proj is not gate
   EXPECT_EQ(shipped({{"quant_method", "gptq"}, {"bits", 8}, {"lm_head", true}}, Part::kHead),
-            "int8");
+            "int8-g128");
+  const json by_hand = {{"quant_method", "fp8"}, {"ignored_layers", {"self_attn", "lm_head"}}};
+  EXPECT_EQ(shipped(by_hand, Part::kAttention), "bf16");
+  EXPECT_EQ(shipped(by_hand, Part::kFfn), "fp8");
+  // What most of a part has is what it is planned in.
+  const json without = {{"quant_method", "fp8"}, {"modules_to_not_convert", {"down_proj"}}};
+  EXPECT_EQ(shipped(without, Part::kFfn), "fp8");
+  const json most = {{"quant_method", "fp8"}, {"modules_to_not_convert", {"up_proj", "gate_proj"}}};
+  EXPECT_EQ(shipped(most, Part::kFfn), "bf16");
+  // The text part's own, and null for none.
+  json inner = kLatent;
+  inner["text_config"] = {{"quantization_config", {{"quant_method", "fp8"}}}};
+  inner["quantization_config"] = nullptr;
+  EXPECT_TRUE(IsQuantized(inner));
+  inner.erase("text_config");
+  EXPECT_FALSE(IsQuantized(inner));
 }
 
 // What nobody here knows can still be planned in another format.
@@ -229,7 +245,13 @@ TEST(PlanInputTest, AFormatThatIsNotKnownIsNamedAndMayBeChosen) {
         {{{"quant_method", "gptq"}, {"bits", 3}}, "bits: '3' is not known here; give the weights'"},
         {{{"quant_method", "compressed-tensors"},
           {"config_groups", {{"g", {{"weights", {{"num_bits", 6}}}}}}}},
-         "'6, int' is not"}}) {
+         "'6, int' is not"},
+        {{{"load_in_4bit", true}}, "quant_method: 'none' is not known"},
+        {{{"quant_method", "compressed-tensors"}}, "config_groups: 'none' is not known"},
+        {{{"quant_method", "gptq"}, {"bits", 4}, {"dynamic", {{"-:.*attn.*", json::object()}}}},
+         "dynamic: '{"},
+        {{{"quant_method", "gptq"}, {"modules_in_block_to_quantize", {{"mlp.down_proj"}}}},
+         "modules_in_block_to_quantize"}}) {
     json config = kDense;
     config["quantization_config"] = quantization;
     const ModelShape shape = file.Read(config.dump()).value();
