@@ -189,8 +189,8 @@ Result<LoadedModel> LoadModel(const EngineFlags& flags) {
   loaded.pool =
       std::make_unique<ThreadPool>(flags.threads > 0 ? flags.threads : UsablePhysicalCores());
   KVASIR_ASSIGN_OR_RETURN(loaded.backend, kernels::MakeBackend(flags.kernels, *loaded.pool));
-  LogInfo("loading {} with {} kernels on {} threads", path.string(), loaded.backend->name(),
-          loaded.pool->size());
+  LogInfo("loading {} with {} kernels on {} threads", files::PrintablePath(path),
+          loaded.backend->name(), loaded.pool->size());
   // What is quickly refused is refused before the weights are packed, and a model that cannot run
   // at all before what its folder lacks.
   if (loaded.files->weights() != nullptr) {

@@ -26,6 +26,7 @@
 #include "files/printable.h"
 #include "plan/simulate/trace_recorder.h"
 #include "server/server.h"
+#include "text/unicode_utf8.h"
 
 namespace kvasir::app {
 namespace {
@@ -136,14 +137,38 @@ Status CompleteConfig(ServeFlags& flags) {
   }
   for (const char* name : {"KVASIR_API_KEY", "VLLM_API_KEY"}) {
     const char* key = std::getenv(name);
-    if (key == nullptr || *key == '\0') continue;
+    if (key == nullptr) continue;
+    if (*key == '\0') {
+      return MakeError(ErrorCode::kInvalidArgument,
+                       "${}: expected a key, got an empty one; unset it to serve without keys",
+                       name);
+    }
     KVASIR_RETURN_IF_ERROR(CheckKey(fmt::format("${}", name), key));
     config.api_keys.emplace_back(key);
     break;
   }
+  const auto check_text = [](const char* flag, const std::string& value) -> Status {
+    const bool control = std::any_of(value.begin(), value.end(), [](char c) {
+      return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+    });
+    if (!control && text::IsValidUtf8(value)) return Status::Ok();
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "{}: expected UTF-8 without control characters, got '{}'", flag,
+                     files::Printable(value, 60));
+  };
+  for (const std::string& name : config.served_model_names) {
+    KVASIR_RETURN_IF_ERROR(check_text("--served-model-name", name));
+  }
+  KVASIR_RETURN_IF_ERROR(check_text("--response-role", config.response_role));
   config.limits.body_bytes_max = static_cast<uint64_t>(flags.max_body_mib) << 20;
   config.access_log = !flags.no_access_log;
   config.enable_prompt_tokens_details = !flags.no_prompt_tokens_details;
+  constexpr double kPingLeastS = 0.01;
+  if (flags.sse_ping_interval_s > 0 && flags.sse_ping_interval_s < kPingLeastS) {
+    return MakeError(ErrorCode::kInvalidArgument,
+                     "--sse-ping-interval: expected 0 or at least {} s, got {}", kPingLeastS,
+                     flags.sse_ping_interval_s);
+  }
   config.sse_ping_interval_ns =
       static_cast<TimeNs>(flags.sse_ping_interval_s * static_cast<double>(kNsPerSecond));
   KVASIR_ASSIGN_OR_RETURN(

@@ -114,7 +114,7 @@ Result<ModelFiles> OpenGgufModel(const fs::path& given, const fs::path& file,
   ModelFiles model;
   model.kind = ModelFiles::Kind::kGguf;
   model.path = given;
-  model.name = NameOf(given);
+  model.name = Printable(NameOf(given));
   KVASIR_ASSIGN_OR_RETURN(model.gguf, OpenGguf(file));
   if (options.need_weights && model.gguf->weights->names().empty()) {
     return MakeError(ErrorCode::kInvalidArgument,
@@ -151,7 +151,7 @@ Result<ModelFiles> OpenHuggingFace(const fs::path& folder, const Listing& listin
                                    const OpenOptions& options) {
   ModelFiles model;
   model.path = folder;
-  model.name = NameOf(folder);
+  model.name = Printable(NameOf(folder));
   if (options.need_weights && !Exists(folder / "config.json")) {
     return MakeError(ErrorCode::kNotFound, "{}: expected config.json beside the weights, found {}",
                      PrintablePath(folder), JoinNames(listing.names));

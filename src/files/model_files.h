@@ -17,7 +17,7 @@ struct ModelFiles {
   enum class Kind { kHuggingFace, kGguf };
   Kind kind = Kind::kHuggingFace;
   std::filesystem::path path;  ///< as given
-  std::string name;            ///< last component without extension, for the served model name
+  std::string name;  ///< last component without extension, printable: the served model's name
 
   // Hugging Face folder; null or empty where the file is absent.
   nlohmann::json config;             ///< config.json

@@ -9,6 +9,7 @@
 #include "files/json.h"
 #include "files/mapped_file.h"
 #include "files/model_files.h"
+#include "files/printable.h"
 #include "model/blueprint.h"
 #include "plan/catalogue.h"
 #include "plan/json_fields.h"
@@ -89,8 +90,8 @@ Result<ModelShape> ShapeOfConfigFile(const fs::path& path) {
   KVASIR_ASSIGN_OR_RETURN(nlohmann::json config, files::ParseJson(text, path.string()));
   KVASIR_ASSIGN_OR_RETURN(ModelShape shape,
                           ShapeOfConfig(std::move(config), path.parent_path(), path.string()));
-  shape.name = fs::absolute(path).parent_path().filename().string();
-  shape.source = path.string();
+  shape.name = files::Printable(fs::absolute(path).parent_path().filename().string());
+  shape.source = files::PrintablePath(path);
   return shape;
 }
 
@@ -119,7 +120,7 @@ Result<ModelShape> ShapeOfPath(const fs::path& path) {
   KVASIR_RETURN_IF_ERROR(
       ReadStoredWeights(*opened, blueprint ? &*blueprint : nullptr, quantized, path, shape));
   shape.name = opened->name;
-  shape.source = path.string();
+  shape.source = files::PrintablePath(path);
   return shape;
 }
 

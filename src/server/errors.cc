@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "server/json_text.h"
+#include "text/unicode_utf8.h"
 
 namespace kvasir::server {
 namespace {
@@ -82,14 +83,25 @@ ApiError FromError(const Error& error) {
   return made;
 }
 
+namespace {
+
+// Errors quote what came, which may be no UTF-8: paths, names of headers.
+void AppendQuoted(std::string_view text, std::string& out) {
+  std::string valid;
+  text::AppendLossy(text, valid);
+  AppendJsonString(valid, out);
+}
+
+}  // namespace
+
 std::string ErrorBody(const ApiError& error) {
   std::string body = "{\"error\":{\"message\":";
-  AppendJsonString(error.message, body);
+  AppendQuoted(error.message, body);
   body += ",\"type\":";
   AppendJsonString(error.type, body);
   body += ",\"param\":";
   if (error.param) {
-    AppendJsonString(*error.param, body);
+    AppendQuoted(*error.param, body);
   } else {
     body += "null";
   }

@@ -352,7 +352,10 @@ ApiError TextTooLong(const Context& context, size_t bytes, const char* field) {
 void TruncatePrompt(const Context& context, const GenerationOptions& options,
                     std::vector<TokenId>& prompt) {
   if (!options.truncate_prompt_tokens) return;
-  const int64_t keep = *options.truncate_prompt_tokens == -1 ? context.max_model_len()
+  // Of -1: what the context holds beside the answer, a token at least where it has no limit.
+  const int64_t answer =
+      std::clamp<int64_t>(options.max_tokens.value_or(1), 0, context.max_model_len() - 1);
+  const int64_t keep = *options.truncate_prompt_tokens == -1 ? context.max_model_len() - answer
                                                              : *options.truncate_prompt_tokens;
   const auto count = static_cast<int64_t>(prompt.size());
   if (count <= keep) return;

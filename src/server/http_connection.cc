@@ -35,6 +35,13 @@ bool EndsInBareLf(std::string_view text) {
   return end != std::string_view::npos && (end == 0 || text[end - 1] != '\r');
 }
 
+bool HasBareLf(std::string_view text) {
+  for (size_t at = text.find('\n'); at != std::string_view::npos; at = text.find('\n', at + 1)) {
+    if (at == 0 || text[at - 1] != '\r') return true;
+  }
+  return false;
+}
+
 // A header that goes on in a next line (RFC 9112 §5.2): proxies differ in how they read it.
 bool HasFoldedLine(std::string_view text) {
   const std::string_view head = text.substr(0, text.find("\r\n\r\n"));
@@ -171,7 +178,12 @@ void Connection::Parse() {
     const bool had_head = parser_->is_header_done();
     const uint64_t before = had_head ? parser_->get().body().size() : 0;
     const std::string_view unparsed(in_.data() + in_begin_, Unparsed());
-    in_begin_ += parser_->put(asio::buffer(unparsed), ec);
+    try {
+      in_begin_ += parser_->put(asio::buffer(unparsed), ec);
+    } catch (const std::length_error&) {  // a field of 64 KiB and more
+      Refuse(431, "A chunk header or trailer is too large.");
+      return;
+    }
     if (ec && ec != http::error::need_more) {
       if (ec == http::error::header_limit) {
         Refuse(431, fmt::format("The request's headers are larger than the limit of {} bytes.",
@@ -207,6 +219,11 @@ void Connection::Parse() {
       }
     }
     if (ec == http::error::need_more) {
+      // What is left is the begin of a chunk's header or of the trailer.
+      if (parser_->is_header_done() && HasBareLf(unparsed.substr(unparsed.size() - Unparsed()))) {
+        Refuse(400, "Malformed HTTP request: lines must end in CR LF, got a bare LF.");
+        return;
+      }
       if (Unparsed() > shared_->limits.header_bytes_max + kUnparsedBytesMax) {
         Refuse(431, "A chunk header or trailer is too large.");
         return;

@@ -91,10 +91,25 @@ Result<HttpTarget> ParseTarget(std::string_view target) {
   return parsed;
 }
 
+std::optional<std::string> QueryValue(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(query.size(), pair.size() + 1));
+    const size_t equals = pair.find('=');
+    if (PercentDecode(pair.substr(0, equals)) != name) continue;
+    if (equals == std::string_view::npos) return std::string();
+    // What is no escape is taken as it stands.
+    return PercentDecode(pair.substr(equals + 1)).value_or(std::string(pair.substr(equals + 1)));
+  }
+  return std::nullopt;
+}
+
 Status CheckFraming(const HttpHeaders& headers, int minor_version) {
   int lengths_count = 0;
   int codings_count = 0;
   int hosts_count = 0;
+  int keys_count = 0;
+  int types_count = 0;
   for (const auto& [name, value] : headers) {
     if (name == "content-length") {
       ++lengths_count;
@@ -109,11 +124,19 @@ Status CheckFraming(const HttpHeaders& headers, int minor_version) {
       }
     } else if (name == "host") {
       ++hosts_count;
+    } else if (name == "authorization") {
+      ++keys_count;
+    } else if (name == "content-type") {
+      ++types_count;
     }
   }
   if (lengths_count + codings_count > 1) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "A request has at most one Content-Length or Transfer-Encoding header.");
+  }
+  if (keys_count > 1 || types_count > 1) {
+    return MakeError(ErrorCode::kInvalidArgument, "A request has at most one {} header.",
+                     keys_count > 1 ? "Authorization" : "Content-Type");
   }
   if (codings_count > 0 && minor_version == 0) {
     return MakeError(ErrorCode::kInvalidArgument, "HTTP/1.0 has no Transfer-Encoding.");

@@ -21,6 +21,10 @@ struct HttpTarget {
 /// normalized: "/a/../b" stays so, and no route has such a name.
 [[nodiscard]] Result<HttpTarget> ParseTarget(std::string_view target);
 
+/// The first value of `name` in a query of name=value pairs, percent-decoded; empty for a name
+/// alone, none where it is missing.
+[[nodiscard]] std::optional<std::string> QueryValue(std::string_view query, std::string_view name);
+
 /// "%41" → "A"; nullopt for broken escapes and for NUL.
 [[nodiscard]] std::optional<std::string> PercentDecode(std::string_view text);
 

@@ -18,12 +18,16 @@
 #include "files/printable.h"
 #include "server/errors.h"
 #include "server/exchange.h"
+#include "server/http_message.h"
 #include "server/routes.h"
+#include "text/unicode_utf8.h"
 
 namespace kvasir::server {
 namespace {
 
-std::string EscapeLabel(std::string_view text) {
+std::string EscapeLabel(std::string_view label) {
+  std::string text;
+  text::AppendLossy(label, text);
   std::string out;
   for (const char c : text) {
     if (c == '\\' || c == '"') {
@@ -366,12 +370,12 @@ std::string MetricsPage(const Context& context, MetricNames names) {
 }
 
 void HandleMetrics(Context& context, const std::shared_ptr<Exchange>& exchange) {
-  const std::string& query = exchange->request.query;
-  const bool plain = query == "names=plain";
-  if (query.starts_with("names=") && !plain && query != "names=vllm") {
-    return exchange->Fail(BadRequest(fmt::format("names: expected vllm or plain, got '{}'.",
-                                                 files::Printable(query.substr(6), 40)),
-                                     "names"));
+  const std::optional<std::string> names = QueryValue(exchange->request.query, "names");
+  const bool plain = names == "plain";
+  if (names && !plain && names != "vllm") {
+    return exchange->Fail(BadRequest(
+        fmt::format("names: expected vllm or plain, got '{}'.", files::Printable(*names, 40)),
+        "names"));
   }
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import BINARY, TINY
+from conftest import BINARY, TINY, Server
 
 GGUF = TINY / "gguf/llama-q4_0/model.gguf"
 CHAT = json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
@@ -197,6 +197,15 @@ def test_names_that_are_not_utf8_do_not_end_inspect(tmp_path):
             code, stdout, stderr, _ = run("inspect", path, *flags)
             assert code in (0, 3) and stderr.count("\n") <= 1, stderr
             assert "\x1b" not in stdout + stderr
+
+
+def test_a_folder_whose_name_is_not_utf8_is_served(tmp_path):
+    folder = os.path.join(os.fsencode(tmp_path), b"mod\xff")
+    shutil.copytree(os.fsencode(TINY / "llama"), folder)
+    with Server(os.fsdecode(folder)) as server:
+        assert server.client.get("/v1/models").json()["data"][0]["id"] == "mod\\xff"
+        assert server.complete("Hi", max_tokens=1)["model"] == "mod\\xff"
+        assert 'model_name="mod\\\\xff"' in server.client.get("/metrics").text
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

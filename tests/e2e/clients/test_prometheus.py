@@ -45,6 +45,8 @@ def test_promtool_finds_nothing_in_plain_names(tiny):
     assert plain == renamed
     tokens = re.search(r"^kvasir_generation_tokens_total\{.*\} (\S+)$", page, re.M)
     assert float(tokens.group(1)) == tiny.metric("vllm:generation_tokens_total")
+    for query in ("extra=x&names=plain", "names=plain&z=1", "names=%70lain"):
+        assert tiny.client.get(f"/metrics?{query}").text.startswith("# HELP kvasir_"), query
     refused = tiny.client.get("/metrics?names=short")
     assert refused.status_code == 400 and "expected vllm or plain" in refused.text
 

@@ -322,6 +322,16 @@ TEST(Errors, ContextOverflow) {
                 {{"prompt", prompt(600)}, {"truncate_prompt_tokens", 100}, {"max_tokens", 1}})
           .json();
   EXPECT_EQ(cut.at("usage").at("prompt_tokens"), 100);
+  // -1: as much as the context holds beside the answer.
+  const auto usage = [&](Json body) {
+    body["prompt"] = prompt(600);
+    body["truncate_prompt_tokens"] = -1;
+    return fixture.Post("/v1/completions", body).json().at("usage");
+  };
+  EXPECT_EQ(usage({{"max_tokens", 4}}).at("prompt_tokens"), 508);
+  EXPECT_EQ(usage({{"max_tokens", 4}}).at("completion_tokens"), 4);
+  EXPECT_EQ(usage(Json::object()).at("prompt_tokens"), 511);
+  EXPECT_EQ(usage({{"max_tokens", 0}, {"echo", true}}).at("prompt_tokens"), 512);
 }
 
 TEST(Errors, ClampingIsAChoiceOfTheOperator) {

@@ -87,6 +87,9 @@ std::vector<Shape> RefusedShapes() {
       {"a name with a brace", "GET /health HTTP/1.1\r\nHost: a\r\nx{y: z\r\n\r\n"},
       {"no host", "GET /health HTTP/1.1\r\n\r\n"},
       {"two hosts", "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"},
+      {"two keys",
+       "GET /health HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer a\r\nAuthorization: b\r\n\r\n"},
+      {"two types", kPost + "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}"},
       {"a NUL in the target", "GET /he\0alth HTTP/1.1\r\nHost: a\r\n\r\n"s},
       {"an escaped NUL in the target", "GET /health%00 HTTP/1.1\r\nHost: a\r\n\r\n"},
       {"a broken escape in the target", "GET /health%4 HTTP/1.1\r\nHost: a\r\n\r\n"},
@@ -150,6 +153,46 @@ TEST(Hostile, BareLfIsNamed) {
   Client client(fixture.port());
   client.Send("GET /health HTTP/1.1\nHost: a\n\n");
   EXPECT_NE(client.ReadAnswer()->body.find("CR LF"), std::string::npos);
+}
+
+// Nothing comes behind it that would end the wait for a CR.
+TEST(Hostile, ABareLfAmongChunksIsRefusedAtOnce) {
+  ServerFixture fixture;
+  const std::string head = kPost + "Transfer-Encoding: chunked\r\n\r\n";
+  for (const std::string& body :
+       {"2\n{}\n0\n\n"s, "2\r\n{}\r\n0\n\n"s, "2\r\n{}\r\n0\r\nA: b\n\n"s}) {
+    SCOPED_TRACE(body);
+    Client client(fixture.port());
+    ASSERT_TRUE(client.Send(head + body));
+    const std::optional<Answer> answer = client.ReadAnswer();
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status, 400);
+    EXPECT_NE(answer->body.find("bare LF"), std::string::npos) << answer->body;
+    EXPECT_TRUE(client.AtEnd());
+  }
+}
+
+TEST(Hostile, ALargeTrailerSaysSo) {
+  ServerFixture fixture;
+  const std::string head = kPost + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n";
+  for (const size_t size : {65'534, 65'536, 70'000, 131'000, 200'000}) {
+    SCOPED_TRACE(size);
+    Client client(fixture.port());
+    ASSERT_TRUE(client.Send(head + "A: " + std::string(size, 'b') + "\r\n\r\n"));
+    const std::optional<Answer> answer = client.ReadAnswer();
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status, 431);
+    EXPECT_NE(answer->body.find("trailer is too large"), std::string::npos) << answer->body;
+  }
+}
+
+TEST(Hostile, WhatIsNoUtf8IsQuotedAsUtf8) {
+  ServerFixture fixture;
+  Client client(fixture.port());
+  const std::optional<Answer> answer = client.Call("GET", "/v1/models/%ff");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 404);
+  EXPECT_EQ(answer->json().at("error").at("message"), "The model `\xEF\xBF\xBD` does not exist.");
 }
 
 TEST(Hostile, UnusualButGoodShapesAreReadOneWay) {
