@@ -17,7 +17,7 @@ def test_a_sweep_without_a_failed_request(tiny, tmp_path, path):
          "--backend", f"kind=openai_http,target={tiny.url},request_format={path}",
          "--tokenizer", f"kind=huggingface_auto,model={TINY / 'llama'}",
          "--data", "kind=synthetic_text,prompt_tokens=24,output_tokens=6",
-         "--profile", "kind=sweep,sweep_size=3", "--constraint", "kind=max_duration,seconds=1",
+         "--profile", "kind=sweep,sweep_size=3", "--constraint", "kind=max_requests,count=8",
          "--output", f"kind=json,path={tmp_path / 'report.json'}"],
         env={**os.environ, "USE_TORCH": "0",
              "PYTHONPATH": str(ROOT / "tests/e2e/clients/torch_stand_in")},
