@@ -175,7 +175,7 @@ TEST(Hostile, ABareLfAmongChunksIsRefusedAtOnce) {
 TEST(Hostile, ALargeTrailerSaysSo) {
   ServerFixture fixture;
   const std::string head = kPost + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n";
-  for (const size_t size : {65'534, 65'536, 70'000, 131'000, 200'000}) {
+  for (const size_t size : {65'534U, 65'536U, 70'000U, 131'000U, 200'000U}) {
     SCOPED_TRACE(size);
     Client client(fixture.port());
     ASSERT_TRUE(client.Send(head + "A: " + std::string(size, 'b') + "\r\n\r\n"));
