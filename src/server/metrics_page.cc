@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "base/cpu.h"
-#include "files/printable.h"
 #include "server/errors.h"
 #include "server/exchange.h"
 #include "server/http_message.h"
@@ -374,8 +373,7 @@ void HandleMetrics(Context& context, const std::shared_ptr<Exchange>& exchange) 
   const bool plain = names == "plain";
   if (names && !plain && names != "vllm") {
     return exchange->Fail(BadRequest(
-        fmt::format("names: expected vllm or plain, got '{}'.", files::Printable(*names, 40)),
-        "names"));
+        fmt::format("names: expected vllm or plain, got '{}'.", Shortened(*names, 40)), "names"));
   }
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
