@@ -106,10 +106,14 @@ Result<nlohmann::json> ParseFlagObject(const std::string& flag, const std::strin
   return value;
 }
 
+bool HasControl(std::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+}
+
 // A key has to fit into one line of a request's head, where blanks at its ends are lost.
 Status CheckKey(const std::string& source, const std::string& key) {
-  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
-  if (std::any_of(key.begin(), key.end(), control)) {
+  if (HasControl(key)) {
     return MakeError(ErrorCode::kInvalidArgument,
                      "{}: expected a key of one line without control characters, got one with them",
                      source);
@@ -148,10 +152,7 @@ Status CompleteConfig(ServeFlags& flags) {
     break;
   }
   const auto check_text = [](const char* flag, const std::string& value) -> Status {
-    const bool control = std::any_of(value.begin(), value.end(), [](char c) {
-      return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-    });
-    if (!control && text::IsValidUtf8(value)) return Status::Ok();
+    if (!HasControl(value) && text::IsValidUtf8(value)) return Status::Ok();
     return MakeError(ErrorCode::kInvalidArgument,
                      "{}: expected UTF-8 without control characters, got '{}'", flag,
                      files::Printable(value, 60));

@@ -109,8 +109,8 @@ bool IsLoaded(const std::string& name, const ModelShape& shape, const model::Blu
 
 Error Contradiction(const fs::path& path, const std::string& described, const std::string& stored) {
   return MakeError(ErrorCode::kDataLoss,
-                   "{}: its configuration describes {}, but its tensors hold {}", path.string(),
-                   described, stored);
+                   "{}: its configuration describes {}, but its tensors hold {}",
+                   files::PrintablePath(path), described, stored);
 }
 
 // Outputs of a matrix by the shape of its tensor, or of what lies beside packed words.

@@ -257,6 +257,24 @@ TEST(Simulator, DetailsAndSnapshotsAgreeWithTheSamples) {
   }
 }
 
+// A pool of more blocks than a map shows: those that it does show lie at equal distances.
+TEST(Simulator, AMapOfALargePoolIsASampleOfIt) {
+  SimulationOptions options;
+  options.snapshots_max = 16;
+  const SimulationResult result =
+      Drive(Config(20'000), ClosedLoop(12, 60, "200..400", "10..80"), options);
+  int64_t used_count = 0;
+  for (const CacheSnapshot& snapshot : result.snapshots) {
+    ASSERT_EQ(snapshot.blocks.size(), 8192U);
+    for (const BlockView& block : snapshot.blocks) {
+      EXPECT_EQ(block.state == BlockView::State::kUsed, block.references > 0);
+      EXPECT_EQ(block.request >= 0, block.references > 0);
+      used_count += block.references > 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(used_count, 0);
+}
+
 TEST(Simulator, EndsWhenToldTo) {
   SimulationOptions options;
   options.seconds_max = 5;
